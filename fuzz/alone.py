@@ -16,15 +16,19 @@ from torchstone.conformance.custom import source
 from torchstone.conformance.custom.apart import Died, Made, Steps, stream
 from torchstone.conformance.custom.checks import Complaint, check_op
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.verdict import Verdict
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.runner.pool import Pool
+from torchstone.conformance.runner.retry import Trial
 from torchstone.conformance.selection.plan import OpPlan
 from torchstone.conformance.sources import load
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import VARIANTS
-from torchstone.fuzz.campaign import CampaignOptions, Tally, count, triage
+from torchstone.fuzz.campaign import MOST_FAILURES, CampaignOptions, Tally, count, finish_scripts
 from torchstone.fuzz.causes import Causes
+from torchstone.fuzz.desk import Desk, Trying
 from torchstone.fuzz.findings import FuzzFinding
+from torchstone.fuzz.triage import Triage
 from torchstone.reducers.write import prepare_folder
 
 MOST_CASES = 4000
@@ -103,17 +107,46 @@ def _ask(
         for complaint in check_op(source.op_of(report.op), list(report.dtypes), seconds):
             report.complaints.append(complaint)
             progress(tally)
-    with Pool(
-        plan.backend, python=plan.python, jobs=plan.jobs, timeout=plan.timeout, tick=lambda: progress(tally)
-    ) as pool:
-        for result in pool.results(_until(tally, plan, _loaded(report, made))):
-            count(tally, result.case, result.verdict)
-            report.variants.setdefault(result.case.variant, Counter())[str(result.verdict.outcome)] += 1
-            if result.verdict.outcome == "unsupported":
-                report.unsupported[result.verdict.message.split("\n", 1)[0]] += 1
-            if result.verdict.failed:
-                triage(plan, tally, pool, result.case, result.verdict, progress)
-            progress(tally)
+    triage: Triage | None = None
+
+    def tick() -> None:
+        progress(tally)
+        if triage is not None:
+            triage.tick()
+
+    def take(case: Case, verdict: Verdict) -> None:
+        count(tally, case, verdict)
+        report.variants.setdefault(case.variant, Counter())[str(verdict.outcome)] += 1
+        if verdict.outcome == "unsupported":
+            report.unsupported[verdict.message.split("\n", 1)[0]] += 1
+        if verdict.failed and triage is not None:
+            triage.add(case, verdict)
+
+    def ask() -> bool:
+        if triage and len(triage) >= MOST_FAILURES:
+            return False
+        case = next(cases, None)
+        if case is not None:
+            desk.drive(_one(case), lambda verdict: take(case, verdict))
+        return case is not None
+
+    cases = _until(tally, plan, _loaded(report, made))
+    with Pool(plan.backend, python=plan.python, jobs=plan.jobs, timeout=plan.timeout, tick=tick) as pool:
+        desk = Desk(pool)
+        triage = Triage(plan, tally, desk, together=False)
+        try:
+            for _ in desk.serve(ask):
+                progress(tally)
+            finish_scripts(triage, tally, progress)
+        except KeyboardInterrupt:
+            triage.keep()
+            raise
+        finally:
+            triage.close()
+
+
+def _one(case: Case) -> Trying[Verdict]:
+    return (yield Trial(case))
 
 
 def _cases(op: str, where: str, steps: Steps) -> Iterator[Made]:

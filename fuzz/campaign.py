@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import itertools
-import json
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from torchstone.conformance.errors import InputError
-from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
+from torchstone.conformance.execution.verdict import CORRECT, Verdict
 from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call
 from torchstone.conformance.runner.pool import Pool
-from torchstone.fuzz.bundles import verdicts
-from torchstone.fuzz.findings import Findings, FuzzFinding
+from torchstone.fuzz.bundles import Bundler, may_be_one, told_apart
+from torchstone.fuzz.desk import Desk
+from torchstone.fuzz.findings import Findings
 from torchstone.fuzz.generator.generate import Drafts
 from torchstone.fuzz.generator.rules import OpRule
 from torchstone.fuzz.generator.variants import nth_case
 from torchstone.fuzz.saved import save
+from torchstone.fuzz.triage import Triage
 from torchstone.fuzz.vocabulary import Vocabulary
-from torchstone.reducers import failure
-from torchstone.reducers.engine import Budget
-from torchstone.reducers.signature import signature
-from torchstone.reducers.write import CASE, SUMMARY, confirm_script, write_reduction
-
-UNSTABLE = frozenset({Outcome.FLAKY, Outcome.HARNESS_ERROR})
-"""Failures that do not come back on demand, so that there is no reducing them."""
 
 SAVE_SECONDS = 5.0
 """How often what was done is written down: that much of it may be done again after a sudden end."""
@@ -36,8 +30,11 @@ SAVE_SECONDS = 5.0
 REMEMBERED = 64
 """Programs that did not fail, kept to be tried with what a finding has."""
 
-DEADLY = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
-"""Failures that cost a worker its life."""
+MOST_FAILURES = 8
+"""Failures that may wait to be sorted before no more programs are tried."""
+
+SCRIPT_SECONDS = 0.1
+"""How often to look whether a script has ended, once nothing else is left to do."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +66,13 @@ class CampaignOptions:
 class Tally:
     """What a campaign did so far. ``outcomes`` counts programs by verdict, ``left_out`` those not asked at all.
 
-    ``next`` is the number of the first program that has no verdict yet, ``drawn`` of the first that was not made,
-    ``pending`` are those that wait for theirs; ``earlier`` the seconds before the campaign was stopped and gone on
-    with; ``right`` are the last programs that did not fail.
+    ``drawn`` is the number of the first program that was not made, ``pending`` are those that are not done with;
+    ``earlier`` the seconds before the campaign was stopped and gone on with; ``right`` are the last programs that did
+    not fail; ``trying`` and ``reducing`` say what is being done.
     """
 
     started: float = field(default_factory=time.monotonic)
     earlier: float = 0.0
-    next: int = 0
     drawn: int = 0
     tried: int = 0
     left_out: int = 0
@@ -87,13 +83,9 @@ class Tally:
     findings: Findings = field(default_factory=Findings)
     right: deque[Case] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     pending: list[int] = field(default_factory=list)
+    trying: str = ""
     reducing: str = ""
     interrupted: bool = False
-
-    def answered(self, index: int) -> None:
-        """Take note that a program has its verdict, or needs none."""
-        self.pending.remove(index)
-        self.next = min(self.pending, default=self.drawn)
 
     @property
     def seconds(self) -> float:
@@ -106,56 +98,141 @@ class Tally:
 
 
 def run_campaign(
-    plan: CampaignOptions, progress: Callable[[Tally], None] = lambda tally: None, tally: Tally | None = None
+    plan: CampaignOptions,
+    progress: Callable[[Tally], None] = lambda tally: None,
+    tally: Tally | None = None,
+    keep: Callable[[Tally, bool], None] = lambda tally, finished: None,
 ) -> Tally:
     """Run a campaign, or go on with one: ``tally`` has what it did. Ctrl-C ends it early.
 
-    A folder per finding is written to ``plan.out`` as it is found, and ``campaign.json`` every few seconds. Raises
-    InputError when the folder cannot be written, HarnessError when the backend's workers cannot start.
+    A folder per finding is written to ``plan.out`` as it is found, and ``campaign.json`` every few seconds; ``keep`` is
+    then called with whether the campaign has finished. Raises InputError when the folder cannot be written,
+    HarnessError when the backend's workers cannot start.
     """
     prepare_folder(plan.out)
     tally = Tally() if tally is None else tally
-    saved = tally.seconds
-    with _pool(plan, lambda: progress(tally)) as pool:
+    campaign: _Campaign | None = None
+
+    def tick() -> None:
+        progress(tally)
+        if campaign is not None:
+            campaign.triage.tick()
+
+    with Pool(plan.backend, python=plan.python, jobs=plan.jobs, timeout=plan.timeout, tick=tick) as pool:
+        campaign = _Campaign(plan, tally, pool)
         try:
-            for case, verdict in verdicts(pool, _stream(plan, tally)):
-                count(tally, case, verdict)
-                tally.findings.note(case, verdict)
-                if verdict.failed:
-                    triage(plan, tally, pool, case, verdict, progress)
-                    saved = -SAVE_SECONDS
-                elif verdict.outcome in CORRECT:
-                    tally.right.append(case)
-                tally.answered(case.index)
-                if tally.seconds - saved > SAVE_SECONDS:
-                    saved = tally.seconds
+            for _ in campaign.desk.serve(campaign.ask):
+                if campaign.is_to_be_saved():
                     save(plan, tally, finished=False)
+                    keep(tally, False)
                 progress(tally)
+            finish_scripts(campaign.triage, tally, progress)
         except KeyboardInterrupt:
             tally.interrupted = True
+            campaign.triage.keep()
+        finally:
+            campaign.triage.close()
     save(plan, tally, finished=not tally.interrupted)
+    keep(tally, not tally.interrupted)
     return tally
 
 
-def _pool(plan: CampaignOptions, tick: Callable[[], None]) -> Pool:
-    return Pool(plan.backend, python=plan.python, jobs=plan.jobs, timeout=plan.timeout, tick=tick)
+def finish_scripts(triage: Triage, tally: Tally, progress: Callable[[Tally], None]) -> None:
+    """Wait for the scripts that are still to be confirmed."""
+    while triage.tick():
+        progress(tally)
+        time.sleep(SCRIPT_SECONDS)
 
 
-def _stream(plan: CampaignOptions, tally: Tally) -> Iterator[Case]:
-    """The programs that have no verdict yet, without the causes that are known."""
-    asked_for = {rule.target for rule in plan.must}
-    for index in itertools.count(tally.next):
-        if tally.seconds >= plan.seconds or (plan.programs is not None and index >= plan.programs):
+class _Campaign:
+    """The programs of a campaign on their way: drawn, asked as one with others, told apart, sorted if they failed."""
+
+    def __init__(self, plan: CampaignOptions, tally: Tally, pool: Pool) -> None:
+        self.plan, self.tally = plan, tally
+        self.desk = Desk(pool)
+        self.triage = Triage(plan, tally, self.desk, together=True)
+        self._bundler = Bundler()
+        self._ready: deque[list[Case]] = deque()
+        self._asked = 0  # bundles that have not all their verdicts
+        self._saved = tally.seconds
+        self._programs = self._draw()
+
+    def ask(self) -> bool:
+        """Ask one more bundle. Where failures wait, a worker is left to them; where many do, all are."""
+        if self.triage and (self._asked >= self.desk.jobs - 1 or len(self.triage) >= MOST_FAILURES):
+            return False
+        while not self._ready:
+            if self._out_of_time():
+                return False
+            case = next(self._programs, None)
+            found = self._bundler.rest() if case is None else self._bundler.add(case)
+            self._ready += (part for group in found for part in _as_they_may(group))
+            if case is None and not self._ready:
+                return False
+        group = self._ready.popleft()
+        size = self._bundler.size
+        size.ask(len(group))
+
+        def told(found: tuple[list[Verdict], float]) -> None:
+            verdicts, seconds = found
+            self._asked -= 1
+            size.learn(len(group), seconds)
+            for case, verdict in zip(group, verdicts, strict=True):
+                self._take(case, verdict)
+
+        self._asked += 1
+        first = f"{group[0].id}: {group[0].op}"
+        self.tally.trying = first if len(group) == 1 else f"{first} and {len(group) - 1} more as one"
+        self.desk.drive(told_apart(group), told)
+        return True
+
+    def _draw(self) -> Iterator[Case]:
+        """The programs that have no verdict yet, without the causes that are known."""
+        plan, tally = self.plan, self.tally
+        asked_for = {Call(rule.target, (), {}, "").operator for rule in plan.must}
+        for index in itertools.chain(sorted(tally.pending), itertools.count(tally.drawn)):
+            if plan.programs is not None and index >= plan.programs:
+                return
+            case = nth_case(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials, tally.drafts)
+            case = tally.findings.spared(case, asked_for)
+            if index >= tally.drawn:
+                tally.drawn = index + 1
+                tally.pending.append(index)
+            if case is not None:
+                yield case
+            else:
+                tally.left_out += 1
+                tally.pending.remove(index)
+
+    def _out_of_time(self) -> bool:
+        return self.tally.seconds >= self.plan.seconds
+
+    def _take(self, case: Case, verdict: Verdict) -> None:
+        """Count a program, and have its failure sorted."""
+        tally = self.tally
+        count(tally, case, verdict)
+        tally.findings.note(case, verdict)
+        if verdict.failed:
+            self.triage.add(case, verdict, lambda: self._done(case))
             return
-        case = nth_case(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials, tally.drafts)
-        case = tally.findings.spared(case, asked_for)
-        tally.drawn = index + 1
-        tally.pending.append(index)
-        if case is not None:
-            yield case
-        else:
-            tally.left_out += 1
-            tally.answered(index)
+        if verdict.outcome in CORRECT:
+            tally.right.append(case)
+        tally.pending.remove(case.index)
+
+    def _done(self, case: Case) -> None:
+        self.tally.pending.remove(case.index)
+        self._saved = -SAVE_SECONDS
+
+    def is_to_be_saved(self) -> bool:
+        """Whether it is time again to write down what was done."""
+        due = self.tally.seconds - self._saved > SAVE_SECONDS
+        if due:
+            self._saved = self.tally.seconds
+        return due
+
+
+def _as_they_may(group: list[Case]) -> list[list[Case]]:
+    return [group] if may_be_one(group) else [[case] for case in group]
 
 
 def count(tally: Tally, case: Case, verdict: Verdict) -> None:
@@ -164,56 +241,3 @@ def count(tally: Tally, case: Case, verdict: Verdict) -> None:
     tally.outcomes[str(verdict.outcome)] += 1
     tally.dtypes[case.dtype] += 1
     tally.reached.add(case)
-
-
-def triage(
-    plan: CampaignOptions, tally: Tally, pool: Pool, case: Case, verdict: Verdict, progress: Callable[[Tally], None]
-) -> None:
-    """Reduce a failure that no known finding explains; with no time left, keep it as it is."""
-    rest = tally.findings.unexplained(case, verdict, pool.verdict)
-    if rest is None:
-        return
-    finding = FuzzFinding(signature(verdict), rest, verdict, seen=[case.id])
-    left = max(plan.seconds - tally.seconds, 10.0)
-    interrupted = False
-    if verdict.outcome not in UNSTABLE:
-        tally.reducing = str(finding.signature)
-        try:
-            finding.reduction = failure.reduce_case(
-                rest,
-                plan.backend,
-                budget=Budget(seconds=min(plan.reduce_seconds, left)),
-                timeout=plan.timeout,
-                python=plan.python,
-                # The campaign's workers are warm, but they try what kills them a second time.
-                judge=None if verdict.outcome in DEADLY else pool.verdict,
-                progress=lambda step: progress(tally),
-            )
-        except InputError as error:
-            finding.verdict = _unstable(verdict, str(error))
-        except KeyboardInterrupt:
-            interrupted = True
-        else:
-            tally.findings.explain(finding, reversed(tally.right), pool.verdict)
-        tally.reducing = ""
-    kept = tally.findings.add(finding)
-    if kept is finding:
-        finding.folder = plan.out / finding.name
-        _write(finding, plan.python)
-    if interrupted:
-        raise KeyboardInterrupt
-
-
-def _unstable(verdict: Verdict, why: str) -> Verdict:
-    return replace(verdict, outcome=Outcome.FLAKY, message=f"{verdict.message} (not reduced: {why})")
-
-
-def _write(finding: FuzzFinding, python: str | None) -> None:
-    assert finding.folder is not None
-    if finding.reduction:
-        write_reduction(finding.reduction, finding.folder)
-        finding.script = confirm_script(finding.reduction, finding.folder, python)
-    else:
-        finding.folder.mkdir(parents=True, exist_ok=True)
-        finding.case.save(finding.folder / CASE)
-        (finding.folder / SUMMARY).write_text(json.dumps(finding.to_json(), indent=2) + "\n", encoding="utf-8")

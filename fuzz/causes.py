@@ -13,7 +13,7 @@ from torchstone.conformance.execution.verdict import Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.fuzz.findings import Findings, FuzzFinding
 from torchstone.fuzz.traits import traits
-from torchstone.reducers.failure import Judge
+from torchstone.reducers.asking import Asking
 from torchstone.reducers.signature import Signature, signature
 
 MOST_REDUCED = 10
@@ -28,8 +28,9 @@ class Causes(Findings):
         self._needs: dict[int, frozenset[str]] = {}
         self._reductions = 0
 
-    def explain(self, finding: FuzzFinding, right: Iterable[Case], judge: Judge) -> None:
+    def explain(self, finding: FuzzFinding, right: Iterable[Case]) -> Asking[None]:
         """Leave the cause open: what a case needs is told by ``add``, and no other op is there to be asked."""
+        yield from ()
 
     def add(self, finding: FuzzFinding) -> FuzzFinding:
         """Take up a new finding, unless its reduced case is like that of a known one."""
@@ -50,8 +51,9 @@ class Causes(Findings):
         self._found.append(finding)
         return finding
 
-    def unexplained(self, case: Case, verdict: Verdict, judge: Judge) -> Case | None:
+    def unexplained(self, case: Case, verdict: Verdict) -> Asking[Case | None]:
         """The case, unless a known finding explains it, or enough were reduced."""
+        yield from ()
         found, its = signature(verdict), traits(case)
         same = [known for known in self._found if _alike(known.signature, found)]
         for known in same:

@@ -11,10 +11,11 @@ from torchstone.conformance.escape import file_name
 from torchstone.conformance.execution.verdict import Kind, Outcome, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call
-from torchstone.fuzz.cause import Cause, find_cause
+from torchstone.fuzz.cause import Cause, find_cause, operators
 from torchstone.fuzz.traits import traits, without
+from torchstone.reducers.asking import Asking, verdict_of
 from torchstone.reducers.edit import has_special_values
-from torchstone.reducers.failure import Judge, Reduction
+from torchstone.reducers.failure import Reduction
 from torchstone.reducers.passes.cut_to_inputs import cut
 from torchstone.reducers.script_run import ScriptRun
 from torchstone.reducers.signature import Signature, signature
@@ -47,7 +48,6 @@ class FuzzFinding:
     Since the cause is known, ``asked`` cases had it, of which ``failed`` did, and ``left_out`` were not asked for it.
     ``record`` is what an earlier part of the campaign, or one before it, wrote about it; ``known`` is one that was
     known before the campaign.
-    ``record`` is what an earlier part of the campaign wrote about it.
     """
 
     signature: Signature
@@ -79,8 +79,8 @@ class FuzzFinding:
 
     @property
     def ops(self) -> frozenset[str]:
-        """The public names its smallest case calls."""
-        return frozenset(call.target for call in self.best.program.calls)
+        """The operators that its smallest case calls: an op and its in-place form are one."""
+        return operators(self.best)
 
     @property
     def name(self) -> str:
@@ -100,6 +100,7 @@ class FuzzFinding:
             "name": self.name,
             "signature": str(self.signature),
             "signature_parts": asdict(self.signature),
+            "blames": sorted(self.ops if self.cause is None else self.cause.ops),
             "seen": len(self.seen),
             "cases": self.seen,
             **(self._cause() if self.cause else {}),
@@ -151,15 +152,11 @@ class Findings:
         """Take up a finding of an earlier part of the campaign, or of one before it, as it is."""
         self._found.append(finding)
 
-    def explain(self, finding: FuzzFinding, right: Iterable[Case], judge: Judge) -> None:
+    def explain(self, finding: FuzzFinding, right: Iterable[Case]) -> Asking[None]:
         """Find the cause of a new finding; ``right`` are programs that did not fail."""
         first = finding.reduction.verdict if finding.reduction else finding.verdict
-
-        def fails(case: Case) -> bool:
-            verdict = judge(case)
-            return (verdict.outcome, verdict.kind) == (first.outcome, first.kind)
-
-        finding.cause = find_cause(finding.best, right, fails)
+        same = (first.outcome, first.kind)
+        finding.cause = yield from find_cause(finding.best, right, lambda its: (its.outcome, its.kind) == same)
 
     def note(self, case: Case, verdict: Verdict) -> None:
         """Take note of what became of a case: how surely it fails that has a known cause."""
@@ -186,7 +183,7 @@ class Findings:
             case = rest
         return case
 
-    def unexplained(self, case: Case, verdict: Verdict, judge: Judge) -> Case | None:
+    def unexplained(self, case: Case, verdict: Verdict) -> Asking[Case | None]:
         """Return what of a failing case no known finding explains, None if one explains all of it.
 
         An error that names its op is known by its signature. A wrong result or a crash is blamed on a known finding if
@@ -200,15 +197,17 @@ class Findings:
         if verdict.outcome not in WITHOUT_CULPRIT:
             same[0].seen.append(case.id)
             return None
-        called = {call.target for call in case.program.calls}
+        called = operators(case)
         suspects = [known for known in same if known.ops <= called or (known.cause and known.cause.is_in(case))]
         if not suspects:
             return case
         rest: Case | None = case
         for known in suspects:
             rest = _without(rest, known) if rest is not None else None
-        if rest is not None and _alike(signature(judge(rest)), found):
-            return rest
+        if rest is not None:
+            verdict = yield from verdict_of(rest)
+            if _alike(signature(verdict), found):
+                return rest
         suspects[0].seen.append(case.id)
         return None
 
@@ -235,4 +234,4 @@ def _without(case: Case, known: FuzzFinding) -> Case | None:
     """The case without what a finding's cause is, as far as is known; None where nothing is left of it."""
     if known.cause is not None and not known.cause.ops:
         return without(case, known.cause.traits & traits(case))
-    return cut(case, {call.result for call in case.program.calls if call.target in known.ops})
+    return cut(case, {call.result for call in case.program.calls if call.operator in known.ops})

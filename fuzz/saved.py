@@ -14,6 +14,7 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call
 from torchstone.fuzz.cause import Cause
 from torchstone.fuzz.findings import FuzzFinding
 from torchstone.reducers.signature import Signature
@@ -39,14 +40,15 @@ def settings(plan: CampaignOptions) -> dict[str, Any]:
     }
 
 
-def save(plan: CampaignOptions, tally: Tally, *, finished: bool) -> None:
-    """Write the campaign's file, whole or not at all."""
-    record = {
+def record(plan: CampaignOptions, tally: Tally, *, finished: bool) -> dict[str, Any]:
+    """Return what a campaign did, as JSON values."""
+    return {
         **settings(plan),
         "finished": finished,
         "interrupted": tally.interrupted,
         "seconds": round(tally.seconds, 3),
-        "next": tally.next,
+        "drawn": tally.drawn,
+        "pending": sorted(tally.pending),
         "programs": tally.tried,
         "left_out": tally.left_out,
         "outcomes": dict(tally.outcomes),
@@ -55,9 +57,13 @@ def save(plan: CampaignOptions, tally: Tally, *, finished: bool) -> None:
         "dtypes": dict(tally.dtypes.most_common()),
         "findings": [finding.to_json() for finding in tally.findings.ranked()],
     }
+
+
+def save(plan: CampaignOptions, tally: Tally, *, finished: bool) -> None:
+    """Write the campaign's file, whole or not at all."""
     path = plan.out / CAMPAIGN
     fresh = path.with_suffix(".part")
-    fresh.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    fresh.write_text(json.dumps(record(plan, tally, finished=finished), indent=2) + "\n", encoding="utf-8")
     os.replace(fresh, path)
 
 
@@ -75,7 +81,8 @@ def resume(plan: CampaignOptions, tally: Tally) -> bool:
     if not isinstance(record, dict) or {key: record.get(key) for key in wanted} != wanted or record.get("finished"):
         return False
     try:
-        tally.earlier, tally.next = float(record["seconds"]), int(record["next"])
+        tally.earlier, tally.drawn = float(record["seconds"]), int(record["drawn"])
+        tally.pending = [int(index) for index in record["pending"]]
         tally.tried, tally.left_out = int(record["programs"]), int(record["left_out"])
         tally.outcomes = Counter({Outcome(name).value: int(count) for name, count in record["outcomes"].items()})
         tally.reached.ops = Counter({str(name): int(count) for name, count in record["ops"].items()})
@@ -114,7 +121,8 @@ def _finding(told: dict[str, Any], out: Path, backend: str) -> FuzzFinding:
         signature, case, verdict, seen=[str(name) for name in told["cases"]], folder=folder, record=told
     )
     if told.get("cause") is not None:
-        found.cause = Cause(*(frozenset(map(str, told["cause_parts"][key])) for key in ("ops", "traits")))
+        ops, essential = (map(str, told["cause_parts"][key]) for key in ("ops", "traits"))
+        found.cause = Cause(frozenset(Call(op, (), {}, "").operator for op in ops), frozenset(essential))
         found.asked, found.failed = int(told["asked"]), int(told["failed"])
         found.left_out = int(told["left_out"])
     return found

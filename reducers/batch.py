@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.store import parse_evidence as read
 from torchstone.reducers.blame import blamed
 from torchstone.reducers.engine import Budget
 from torchstone.reducers.failure import reduce_case
+from torchstone.reducers.progress import Progress
 from torchstone.reducers.signature import Signature, signature
 from torchstone.reducers.write import SUMMARY, confirm_script, summary, write_reduction
 
@@ -83,6 +85,7 @@ def reduce_failures(
     budget: Budget,
     timeout: float,
     python: str | None = None,
+    jobs: int = 1,
 ) -> Iterator[tuple[Failure, dict[str, Any], bool]]:
     """Reduce each failure into a folder of its own in ``out``; yield it with its summary and whether it is from before.
 
@@ -98,7 +101,7 @@ def reduce_failures(
             before = record is not None
             if record is None:
                 if pool is None:
-                    pool = stack.enter_context(Pool(failure.backend, python=python, timeout=timeout, retry=False))
+                    pool = stack.enter_context(Pool(failure.backend, python=python, jobs=jobs, timeout=timeout))
                 record = {"cases": list(failure.cases)}
                 record |= _reduced(store, run, failure, folder, budget, timeout, pool, python)
                 folder.mkdir(parents=True, exist_ok=True)
@@ -160,8 +163,12 @@ def _reduced(
         if data is None:
             continue
         try:
-            judge = pool.verdict
-            found = reduce_case(Case.from_bytes(data), failure.backend, budget=budget, judge=judge, confirm=judge)
+            case = Case.from_bytes(data)
+            progress = Progress(prepare_folder(folder), case, failure.backend)
+            found = reduce_case(
+                case, failure.backend, budget=budget, pool=pool, so_far=progress.read(), keep=progress.write
+            )
+            progress.end()
         except InputError as error:
             why = str(error)
             continue

@@ -1,27 +1,35 @@
-"""Reducing a failing case: the predicate, the search, and the confirmation in a fresh worker."""
+"""Reducing a failing case: the property that is kept, the search, and the confirmation in a fresh worker."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.repro.script import render_script
 from torchstone.conformance.runner.pool import Pool
+from torchstone.conformance.runner.retry import Trial
 from torchstone.reducers import engine, order
+from torchstone.reducers.asking import Ask, Asking, Judge, answered, verdict_of
 from torchstone.reducers.edit import has_special_values, tidy
 from torchstone.reducers.engine import Budget, Step
-from torchstone.reducers.keywords import essential_keywords, kept
+from torchstone.reducers.keywords import Keywords, essential_keywords, kept
 from torchstone.reducers.lineage import Lineage
 from torchstone.reducers.passes import passes
-from torchstone.reducers.problem import Problem
+from torchstone.reducers.problem import Pass, Problem
 from torchstone.reducers.signature import Signature, signature
 
-Judge = Callable[[Case], Verdict]
+R = TypeVar("R")
+AHEAD_OF_EACH = 4
+"""Trials of a reduction that are made before it is known whether they are needed, for each worker, at most."""
+LARGE = 1 << 16
+"""Elements of the inputs from which on a trial is taken for a slow one."""
 
 
 @dataclass(frozen=True)
@@ -59,38 +67,91 @@ def reduce_case(
     budget: Budget | None = None,
     timeout: float = 60.0,
     python: str | None = None,
+    jobs: int = 1,
+    pool: Pool | None = None,
     judge: Judge | None = None,
     confirm: Judge | None = None,
     verdict: Verdict | None = None,
     verdicts: MutableMapping[str, bool] | None = None,
     progress: Callable[[Step], None] | None = None,
+    so_far: Case | None = None,
+    keep: Callable[[Case], None] | None = None,
 ) -> Reduction:
     """Shrink a case that fails on a backend to the simplest one that fails in the same way.
 
-    Cases are tried in an isolated worker, and the result in a fresh one, unless ``judge`` and ``confirm`` try
-    them. ``verdict`` is the case's own, if known.
-    ``python`` is the interpreter that the backend runs in, this one if None.
+    Cases are tried in ``jobs`` isolated workers, or those of ``pool``, and the result in a fresh one, unless ``judge``
+    and ``confirm`` try them. ``verdict`` is the case's own, if known. ``python`` is the interpreter that the backend
+    runs in, this one if None. ``keep`` is given each simpler case as it is found, and ``so_far`` the last of an earlier
+    reduction, from which this one goes on if it fails as the case does.
     Raises InputError when the case does not fail, or not twice in the same way.
     """
-    started = time.monotonic()
+    jobs = pool.jobs if pool else jobs
+    most = AHEAD_OF_EACH * jobs if jobs > 1 else 1
+    asking = reducing(
+        case, backend, budget=budget, verdict=verdict, verdicts=verdicts, progress=progress, so_far=so_far, keep=keep,
+        ahead=engine.Ahead(jobs, most),
+    )  # fmt: skip
+    if judge is not None:
+        return answered(asking, judge, confirm)
     with contextlib.ExitStack() as stack:
-        if judge is None:
-            judge = stack.enter_context(Pool(backend, python=python, jobs=1, timeout=timeout, retry=False)).verdict
-        first = judge(tidy(case))
-        target = signature(verdict or first)
-        if first.outcome in CORRECT:
-            raise InputError(f"{case.id} passes on {backend}: there is nothing to reduce")
-        if first.outcome in (Outcome.UNSUPPORTED, Outcome.ILL_CONDITIONED):
-            raise InputError(f"{case.id} is {first.outcome} on {backend}, which is no failure: {first.message}")
-        if signature(first) != target or first.outcome in (Outcome.FLAKY, Outcome.UNTESTED, Outcome.HARNESS_ERROR):
-            raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target}, then {signature(first)}")
+        if pool is None:
+            pool = stack.enter_context(Pool(backend, python=python, jobs=jobs, timeout=timeout))
+        return _in_parallel(asking, pool)
+
+
+def _in_parallel(asking: Asking[Reduction], pool: Pool) -> Reduction:
+    """Drive a reduction with what a pool's workers say of several cases at once."""
+    verdicts: list[Verdict] | None = None
+    while True:
         try:
-            found = engine.reduce(case_problem(case, first, judge), passes(), budget, verdicts, progress)
-        except engine.NotInteresting as error:
-            raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target} at first") from error
-        if confirm is None:
-            confirm = stack.enter_context(Pool(backend, python=python, jobs=1, timeout=timeout)).verdict
-        last = confirm(found.value)
+            ask = next(asking) if verdicts is None else asking.send(verdicts)
+        except StopIteration as end:
+            return end.value
+        places = {id(case): at for at, case in enumerate(ask.cases)}
+        found: dict[int, Verdict] = {}
+        verdicts = []
+        trials = (Trial(case, fresh=ask.fresh, once=not ask.fresh) for case in ask.cases)
+        for result in pool.results(trials):
+            found[places[id(result.case)]] = result.verdict
+            while len(verdicts) in found and not (verdicts and ask.told(verdicts)):
+                verdicts.append(found[len(verdicts)])
+            if ask.told(verdicts):
+                break
+
+
+def reducing(
+    case: Case,
+    backend: str,
+    *,
+    budget: Budget | None = None,
+    verdict: Verdict | None = None,
+    verdicts: MutableMapping[str, bool] | None = None,
+    progress: Callable[[Step], None] | None = None,
+    so_far: Case | None = None,
+    keep: Callable[[Case], None] | None = None,
+    ahead: engine.Ahead = engine.ONE_BY_ONE,
+) -> Asking[Reduction]:
+    """What ``reduce_case`` does, asking for the verdicts it needs."""
+    started = time.monotonic()
+    first = yield from verdict_of(tidy(case))
+    target = signature(verdict or first)
+    if first.outcome in CORRECT:
+        raise InputError(f"{case.id} passes on {backend}: there is nothing to reduce")
+    if first.outcome in (Outcome.UNSUPPORTED, Outcome.ILL_CONDITIONED):
+        raise InputError(f"{case.id} is {first.outcome} on {backend}, which is no failure: {first.message}")
+    if signature(first) != target or first.outcome in (Outcome.FLAKY, Outcome.UNTESTED, Outcome.HARNESS_ERROR):
+        raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target}, then {signature(first)}")
+    property_ = CaseProperty.of(case, first)
+    keywords = yield from essential_keywords(property_.initial, property_.may_go)
+    property_ = dataclasses.replace(property_, keywords=keywords)
+    if so_far is not None and (yield from property_.survives(so_far)):
+        property_ = dataclasses.replace(property_, initial=so_far)
+    search = engine.search(property_.problem(), _passes(case), budget, verdicts, progress, keep, ahead)
+    try:
+        found = yield from property_.asked(search)
+    except engine.NotInteresting as error:
+        raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target} at first") from error
+    last = yield from verdict_of(found.value, fresh=True)
     return Reduction(
         case=found.value,
         original=case,
@@ -101,34 +162,89 @@ def reduce_case(
         trials=found.trials,
         seconds=time.monotonic() - started,
         complete=found.complete,
-        confirmed=signature(last) == target and Lineage.of(tidy(case), first).holds(found.value, last),
+        confirmed=property_.fails(found.value, last),
     )
+
+
+def _passes(case: Case) -> tuple[Pass[Case], ...]:
+    """The passes for a case. Of a large one the sizes go first: that makes every trial after it a quick one."""
+    rows = passes()
+    if sum(tensor.numel() for tensor in case.args) <= LARGE:
+        return rows
+    return (*(row for row in rows if row.name == "shrink-dims"), *rows)
+
+
+@dataclass(frozen=True)
+class CaseProperty:
+    """What survives a reduction: a case fails as the ``initial`` one does, in the same place, with its keywords."""
+
+    initial: Case
+    target: Signature
+    lineage: Lineage
+    had_special: bool | None
+    had_empty: bool
+    keywords: Keywords = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, case: Case, verdict: Verdict) -> CaseProperty:
+        """Return that of a case whose verdict is this one."""
+        initial = tidy(case)
+        had_empty = any(tensor.numel() == 0 for tensor in initial.args)
+        return cls(
+            initial, signature(verdict), Lineage.of(initial, verdict), has_special_values(initial), had_empty
+        )  # fmt: skip
+
+    def valid(self, candidate: Case) -> bool:
+        """Whether eager takes it. Infinities and empty tensors are provinces of their own, with their own bugs: a
+        reduction that starts outside does not wander in.
+        """
+        if not self.had_empty and any(tensor.numel() == 0 for tensor in candidate.args):
+            return False
+        if not kept(self.keywords, candidate):
+            return False
+        has_special = has_special_values(candidate)
+        return has_special is not None and (self.had_special is not False or not has_special)
+
+    def fails(self, candidate: Case, verdict: Verdict) -> bool:
+        """Whether this verdict of a case is the failure."""
+        return signature(verdict) == self.target and self.lineage.holds(candidate, verdict)
+
+    def survives(self, candidate: Case) -> Asking[bool]:
+        """Whether a case has the property."""
+        if not self.valid(candidate):
+            return False
+        verdict = yield from verdict_of(candidate)
+        return self.fails(candidate, verdict)
+
+    def may_go(self, candidate: Case) -> Asking[bool]:
+        """Whether what was left out of the initial case is not what it fails of, or eager needs it."""
+        if not self.valid(candidate):
+            return True
+        return (yield from self.survives(candidate))
+
+    def problem(self) -> Problem[Case]:
+        """What is to be reduced, for ``search``: it is told which cases fail."""
+        return Problem(self.initial, _asked_for, order.size, lambda candidate: candidate.to_bytes(), self.valid)
+
+    def asked(self, search: engine.Searching[Case, R]) -> Asking[R]:
+        """Ask for the verdicts that a search needs."""
+        answers: list[bool] | None = None
+        while True:
+            try:
+                values = next(search) if answers is None else search.send(answers)
+            except StopIteration as end:
+                return end.value
+            verdicts = yield Ask(values, self.fails)
+            answers = [self.fails(value, verdict) for value, verdict in zip(values, verdicts, strict=False)]
+
+
+def _asked_for(candidate: Case) -> bool:
+    raise AssertionError("a search is told the answers")
 
 
 def case_problem(case: Case, verdict: Verdict, judge: Judge) -> Problem[Case]:
-    """Return what is to be reduced: the case in so far as it fails as the verdict says, in the same place."""
-    initial = tidy(case)
-    target, lineage = signature(verdict), Lineage.of(initial, verdict)
-    had_special = has_special_values(initial)
-    had_empty = any(tensor.numel() == 0 for tensor in initial.args)
-
-    def valid(candidate: Case) -> bool:
-        # Eager decides what a valid program is. Infinities and empty tensors are provinces of their own, with their own
-        # bugs: a reduction that starts outside does not wander in.
-        if not had_empty and any(tensor.numel() == 0 for tensor in candidate.args):
-            return False
-        has_special = has_special_values(candidate)
-        return has_special is not None and (had_special is not False or not has_special)
-
-    def fails(candidate: Case) -> bool:
-        its = judge(candidate)
-        return signature(its) == target and lineage.holds(candidate, its)
-
-    keywords = essential_keywords(initial, lambda candidate: not valid(candidate) or fails(candidate))
-    return Problem(
-        initial=initial,
-        interesting=lambda candidate: kept(keywords, candidate) and fails(candidate),
-        size=order.size,
-        content=lambda candidate: candidate.to_bytes(),
-        valid=valid,
-    )
+    """Return what is to be reduced, for ``engine.reduce``: the case in so far as it fails as the verdict says."""
+    found = CaseProperty.of(case, verdict)
+    keywords = answered(essential_keywords(found.initial, found.may_go), judge)
+    found = dataclasses.replace(found, keywords=keywords)
+    return dataclasses.replace(found.problem(), interesting=lambda candidate: found.fails(candidate, judge(candidate)))

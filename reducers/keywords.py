@@ -11,13 +11,14 @@ from typing import TypeAlias
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves
+from torchstone.reducers.asking import Asking
 from torchstone.reducers.edit import prune_and_rename
 
 Keywords: TypeAlias = Mapping[tuple[str, str], frozenset[str]]
 """For a call's target and a keyword, the values that it may have as source; none where any value will do."""
 
 
-def essential_keywords(case: Case, may_go: Callable[[Case], bool]) -> Keywords:
+def essential_keywords(case: Case, may_go: Callable[[Case], Asking[bool]]) -> Asking[Keywords]:
     """Return the keywords that the case does not fail without.
 
     ``may_go``: whether the case without one still fails, or eager refuses it. A number may become a smaller one; of a
@@ -31,7 +32,7 @@ def essential_keywords(case: Case, may_go: Callable[[Case], bool]) -> Keywords:
             rest = {name: given for name, given in call.kwargs.items() if name != key}
             without = dataclasses.replace(call, kwargs=rest)
             program = case.program.rewrite(lambda c, old=call, new=without: new if c is old else c)
-            if not may_go(prune_and_rename(case, program, case.inputs)):
+            if not (yield from may_go(prune_and_rename(case, program, case.inputs))):
                 fixed = frozenset({repr(value)}) if isinstance(value, bool | str) else frozenset()
                 known = found.get((call.target, key), fixed)
                 found[call.target, key] = known | fixed if known and fixed else frozenset()

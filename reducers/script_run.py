@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +21,7 @@ from torchstone.conformance.repro.standalone import SECONDS
 from torchstone.reducers.signature import contrast
 
 TAIL = 600
+POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -28,30 +33,75 @@ class ScriptRun:
     tail: str
 
 
-def run_script(script: Path, verdict: Verdict, python: str | None = None, *, beside_user: bool = False) -> ScriptRun:
-    """Run a script in a folder that is thrown away, by a backend's own Python, and say whether it shows the verdict.
+class RunningScript:
+    """A script at work in a folder that is thrown away."""
+
+    def __init__(self, script: Path, verdict: Verdict, python: str | None, environment: Mapping[str, str]) -> None:
+        self._verdict = verdict
+        self._folder = tempfile.TemporaryDirectory(prefix="torchstone-script-")
+        self._said = Path(self._folder.name) / "stderr"
+        self._ends = time.monotonic() + 2 * SECONDS
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                [python or sys.executable, str(script.absolute())],
+                cwd=self._folder.name,
+                env={**environment, "TMPDIR": self._folder.name},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,  # ended with all that it starts
+            )
+
+    def poll(self) -> ScriptRun | None:
+        """How it ended, None as long as it runs."""
+        code = self._process.poll()
+        if code is None:
+            if time.monotonic() < self._ends:
+                return None
+            self.kill()
+            return ScriptRun(None, self._verdict.outcome is Outcome.TIMEOUT, "")
+        said = self._said.read_text(encoding="utf-8", errors="replace")
+        self._folder.cleanup()
+        return ScriptRun(code, code == 1 and shows_failure(self._verdict, said), said[-TAIL:])
+
+    def wait(self) -> ScriptRun:
+        """Wait until it has ended."""
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(POLL_SECONDS)
+                if (ran := self.poll()) is not None:
+                    return ran
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """End it at once."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def start_script(
+    script: Path, verdict: Verdict, python: str | None = None, *, beside_user: bool = False
+) -> RunningScript:
+    """Run a script by a backend's own Python, to see whether it shows the failure of a verdict.
 
     ``beside_user``: what it imports may lie in the user's folder.
     """
     environment = dict(os.environ)
+    # Of use to many kernels only: inductor takes longer to precompile its headers than to do without them once.
+    environment.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
     if beside_user or ":" in verdict.backend:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), environment.get("PYTHONPATH")]))
-    with tempfile.TemporaryDirectory(prefix="torchstone-script-") as folder:
-        try:
-            done = subprocess.run(
-                [python or sys.executable, str(script.absolute())],
-                cwd=folder,
-                env=environment | {"TMPDIR": folder},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=2 * SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return ScriptRun(None, verdict.outcome is Outcome.TIMEOUT, "")
-    return ScriptRun(done.returncode, done.returncode == 1 and shows_failure(verdict, done.stderr), done.stderr[-TAIL:])
+    return RunningScript(script, verdict, python, environment)
+
+
+def run_script(script: Path, verdict: Verdict, python: str | None = None, *, beside_user: bool = False) -> ScriptRun:
+    """Run a script to its end."""
+    return start_script(script, verdict, python, beside_user=beside_user).wait()
 
 
 def shows_failure(verdict: Verdict, stderr: str) -> bool:

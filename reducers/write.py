@@ -11,9 +11,10 @@ from torchstone.conformance.custom.registration import OPS_FROM
 from torchstone.conformance.escape import file_name, replay_command, utf8
 from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
+from torchstone.reducers import script_run
 from torchstone.reducers.failure import Reduction
 from torchstone.reducers.issue import issue, text_name
-from torchstone.reducers.script_run import ScriptRun, run_script
+from torchstone.reducers.script_run import RunningScript, ScriptRun
 
 SCRIPT, CASE, ORIGINAL, SUMMARY = "reproducer.py", "case.safetensors", "original.safetensors", "summary.json"
 ISSUE, TEST = "issue.md", "test_reproducer.py"
@@ -50,11 +51,21 @@ def write_reduction(reduction: Reduction, folder: Path) -> None:
 
 def confirm_script(reduction: Reduction, folder: Path, python: str | None = None) -> ScriptRun:
     """Run the script that was written, by a backend's own Python if it has one; the summary tells how that ended."""
+    ran = start_script(reduction, folder, python).wait()
+    write_script_run(reduction, folder, ran)
+    return ran
+
+
+def start_script(reduction: Reduction, folder: Path, python: str | None = None) -> RunningScript:
+    """Run the script that was written, beside what else is to be done."""
     beside_user = ":" in reduction.backend or any(tag.startswith(OPS_FROM) for tag in reduction.case.tags)
-    ran = run_script(folder / SCRIPT, reduction.verdict, python, beside_user=beside_user)
+    return script_run.start_script(folder / SCRIPT, reduction.verdict, python, beside_user=beside_user)
+
+
+def write_script_run(reduction: Reduction, folder: Path, ran: ScriptRun) -> None:
+    """Write into the summary how the script ended."""
     told = summary(reduction) | {"script": dataclasses.asdict(ran)}
     (folder / SUMMARY).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    return ran
 
 
 def add_to_corpus(reduction: Reduction, folder: Path) -> Path:

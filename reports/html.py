@@ -13,6 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from torchstone.conformance.escape import printable_lines
+from torchstone.reports.fuzzing import by_op
 from torchstone.reports.outcomes import FAILING, LOOKS, ORDER, RANK, SYMBOLS
 
 MAX_CASES = 6000
@@ -45,6 +46,7 @@ def render_html(report: dict[str, Any], links: dict[str, str]) -> str:
         symbols=SYMBOLS,
         failing=FAILING,
         groups=group_failures(report["cases"]),
+        by_op=by_op,
         findings=failure_summary(report["cases"]),
         max_groups=MAX_GROUPS,
         max_reasons=MAX_REASONS,

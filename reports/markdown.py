@@ -9,11 +9,13 @@ from torchstone.conformance.escape import markdown as text
 from torchstone.conformance.escape import markdown_block as block
 from torchstone.conformance.escape import markdown_code as code
 from torchstone.reports.aggregate import first_line
+from torchstone.reports.fuzzing import by_op
 from torchstone.reports.html import duration, failure_summary, group_failures, percent
 from torchstone.reports.outcomes import LOOKS, SYMBOLS, in_order, worst
 
 MAX_GROUPS = 50
 MAX_REASONS = 25
+MAX_FINDINGS = 50
 
 
 def render_markdown(report: dict[str, Any]) -> str:
@@ -30,6 +32,7 @@ def render_markdown(report: dict[str, Any]) -> str:
         *_reasons("Unsupported, by reason", report["unsupported"]),
         *_reasons("Fallbacks, by reason", report["fallback"]),
         *_untested(report["untested"]),
+        *_fuzzing(report["fuzzing"]),
         *_changes(report["against"]),
         *_matrix(report),
         *_provenance(report["runs"]),
@@ -168,6 +171,37 @@ def _changes(against: dict[str, Any] | None) -> list[str]:
         if len(against[title]) > 100:
             parts.append(f"The first 100 of {len(against[title]):,}; report.json has all.")
     return parts
+
+
+def _fuzzing(rows: list[dict[str, Any]]) -> list[str]:
+    """What fuzzing campaigns tried, and what they found under the op that it is of."""
+    if not rows:
+        return []
+    head = ("backend", "seed", "programs", "time", "valid", "ops reached", "findings", "outcomes")
+    body = [
+        (
+            text(row["backend"]), f"{row['seed']}", f"{row['programs']:,}", duration(row["seconds"]),
+            "" if row["valid"] is None else f"{row['valid']:.0%}", f"{len(row['ops']):,}", f"{len(row['findings']):,}",
+            _counts(row["outcomes"]) + ("" if row["state"] == "finished" else f" ({row['state']})"),
+        )
+        for row in rows
+    ]  # fmt: skip
+    parts = ["## Fuzzing", "Random programs, beside the cases above.", _table(head, body, right=(1, 2, 3, 4, 5, 6))]
+    for row in rows:
+        found = [
+            (code(op), _linked(finding), f"{finding['programs']:,}", text(finding["cause"]),
+             text(first_line(finding["message"])))
+            for op, findings in by_op(row)
+            for finding in findings[:MAX_FINDINGS]
+        ]  # fmt: skip
+        if found:
+            parts.append(f"### Findings on {text(row['backend'])} with seed {row['seed']}")
+            parts.append(_table(("op", "finding", "programs", "cause", "message"), found, right=(2,)))
+    return parts
+
+
+def _linked(finding: dict[str, Any]) -> str:
+    return f"[{text(finding['name'])}]({finding['link']})" if finding["link"] else text(finding["name"])
 
 
 def _matrix(report: dict[str, Any]) -> list[str]:

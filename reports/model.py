@@ -10,6 +10,7 @@ from torchstone.conformance.store import parse_evidence
 from torchstone.reports import aggregate
 from torchstone.reports.diff import compare_runs
 from torchstone.reports.export import strict
+from torchstone.reports.fuzzing import campaign_rows
 from torchstone.reports.outcomes import LISTED, LOOKS, RANK
 from torchstone.reports.results import Frame, Results
 
@@ -36,6 +37,7 @@ def build_report(results: Results, against: Results | None = None) -> dict[str, 
         "fallback": aggregate.reasons(verdicts, "fallback"),
         "untested": untested_reasons(verdicts),
         "lonely": aggregate.failures_of_one_backend(verdicts),
+        "fuzzing": campaign_rows(results.campaigns),
         "against": compare_runs(against, results) if against is not None else None,
     }
 

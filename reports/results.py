@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import pandas as pd
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.store import Store
+from torchstone.conformance.store import Campaign, Store, campaigns
 
 # A pandas data frame: the types that pandas ships are too coarse for a checker to follow a groupby.
 Frame: TypeAlias = Any
@@ -21,10 +21,14 @@ class ReportError(InputError):
 
 @dataclass(frozen=True)
 class Results:
-    """``verdicts`` has the store's columns and one row a (backend, case); ``runs`` are the records it came from."""
+    """``verdicts`` has the store's columns and one row a (backend, case); ``runs`` are the records it came from.
+
+    ``campaigns`` are those of the store on the backends of the runs.
+    """
 
     runs: list[dict[str, Any]]
     verdicts: Frame
+    campaigns: list[Campaign] = field(default_factory=list)
 
 
 def load_results(store: Store, runs: Sequence[str] = ()) -> Results:
@@ -40,7 +44,9 @@ def load_results(store: Store, runs: Sequence[str] = ()) -> Results:
         names = ", ".join(record.run for record in records)
         raise ReportError(f"no verdicts in {names} of {store.path}: name another run (`torchstone runs` lists them)")
     verdicts = verdicts.sort_values(["backend", "op", "dtype", "case_id"], kind="stable", ignore_index=True)
-    return Results([_record(record) for record in records], verdicts)
+    asked = set(verdicts["backend"])
+    found = [campaign for campaign in campaigns(store) if campaign.backend in asked]
+    return Results([_record(record) for record in records], verdicts, found)
 
 
 def _record(run: Any) -> dict[str, Any]:

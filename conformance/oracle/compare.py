@@ -132,6 +132,8 @@ def judge(
             given = Observed(taken(actual.outputs, places), given_inputs)
             inputs = [program.inputs.index(name) for name in part.inputs]
             findings.append(_at_place(places, inputs, _judge_part(part, own, wanted, given)))
+            if findings[-1].outcome is Outcome.MISMATCH:
+                break
         return _of_parts(findings)
 
 

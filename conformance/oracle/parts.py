@@ -23,7 +23,7 @@ def parts_of(program: Program, args: tuple[Tensor, ...]) -> list[tuple[list[int]
     """Each part: the places of its results among the program's, and the calls and inputs that they need.
 
     The results of a part are as ``taken`` says. Where calls write to what they are given, their order counts: parts
-    then share no memory of inputs, and a call that no result comes from makes the program one part.
+    then share no memory of inputs, and a call that no result comes from is of the part whose values it is given.
     """
     outputs = program.outputs
     whole = [(list(range(len(outputs))) if isinstance(outputs, tuple | list) else [0], program)]
@@ -41,10 +41,29 @@ def parts_of(program: Program, args: tuple[Tensor, ...]) -> list[tuple[list[int]
             groups.remove(group)
             places, names = [*group[0], *places], group[1] | names
         groups.append((places, names))
-    covered = {name for _, names in groups for name in names}
-    if len(groups) < 2 or (writes and not {call.result for call in program.calls} <= covered):
+    if writes:
+        _add_writes(groups, program, memory)
+        groups = [group for group in groups if group[0]]
+    if len(groups) < 2:
         return whole
     return [(sorted(places), _only(program, sorted(places), names)) for places, names in groups]
+
+
+def _add_writes(groups: list[tuple[list[int], set[str]]], program: Program, memory: dict[str, str]) -> None:
+    """Add to each group the calls that no result comes from, but which may write to what is the group's.
+
+    Those that have to do with no group are one without results.
+    """
+    for call in program.calls:
+        if any(call.result in names for _, names in groups):
+            continue
+        given = {ref.name for ref in call.refs()}
+        places: list[int] = []
+        names = {call.result} | given | {memory[name] for name in given if name in memory}
+        for group in [group for group in groups if group[1] & names]:
+            groups.remove(group)
+            places, names = [*group[0], *places], group[1] | names
+        groups.append((places, names))
 
 
 def read_apart(program: Program, parts: list[tuple[list[int], Program]], settled: list[bool]) -> bool:

@@ -24,7 +24,7 @@ from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.predecessors import AFTER
 from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.resources import format_bytes, oom_kills
-from torchstone.conformance.runner.retry import CaseResult, ResultQueue, Task, retry_or_settle
+from torchstone.conformance.runner.retry import CaseResult, ResultQueue, Task, Trial, retry_or_settle
 from torchstone.conformance.runner.retry import case_labels as _about
 from torchstone.conformance.runner.slot import Limits, WorkerSlot
 from torchstone.conformance.runner.worker_process import ForkServerClient, ForkServerDied
@@ -43,6 +43,7 @@ MAX_LOSSES = (
 LAST = 3
 """How many of the cases before a death its evidence names, as long as nobody has looked for those that matter."""
 GIB = 1 << 30
+_END: Any = object()
 _NUMBERS = itertools.count()  # of pools: their cache folders may lie in one fork server's
 
 
@@ -107,9 +108,12 @@ class Pool:
         """Try cases as they are generated and yield the verdicts as they come, in whatever order."""
         return (result.verdict for result in self.results(cases))
 
-    def results(self, cases: Iterable[Case]) -> Iterator[CaseResult]:
-        """Like ``verdicts``, with the case and its bytes. Leaving the iterator early drops what is in flight."""
-        source: Iterator[Case] | None = iter(cases)
+    def results(self, cases: Iterable[Case | Trial | None]) -> Iterator[CaseResult]:
+        """Like ``verdicts``, with the case and its bytes. Leaving the iterator early drops what is in flight.
+
+        ``cases`` may yield None: there is none now, and it is asked again when there is news.
+        """
+        source: Iterator[Case | Trial | None] | None = iter(cases)
         batch = ResultQueue()
         try:
             while source is not None or batch.open or batch.done:
@@ -117,12 +121,13 @@ class Pool:
                     yield batch.done.popleft()
                 busy = False
                 if source is not None and self._has_room():
-                    case = next(source, None)
-                    if case is None:
+                    asked = next(source, _END)
+                    if asked is _END:
                         source = None
-                    else:
+                    elif asked is not None:
+                        trial = asked if isinstance(asked, Trial) else Trial(asked)
                         batch.open += 1
-                        self._place(Task(case, case.to_bytes(), batch))
+                        self._place(Task(trial.case, trial.case.to_bytes(), batch, fresh=trial.fresh, once=trial.once))
                         busy = True
                 if busy or batch.open or source is not None:
                     self._step(0.0 if busy and self._has_room() else TICK_SECONDS)
@@ -137,12 +142,15 @@ class Pool:
     def _has_place(self) -> bool:
         return bool(self._unloadable) or len(self._slots) < self.jobs or any(slot.has_room() for slot in self._slots)
 
+    def _has_idle_place(self) -> bool:
+        return bool(self._unloadable) or len(self._slots) < self.jobs or not all(slot.queue for slot in self._slots)
+
     def _place(self, task: Task) -> None:
         """Queue a task: at an idle worker, else at a new one, else behind another case."""
         if self._unloadable:
             task.settle(Verdict(**_about(task.case), backend=self.backend, **self._unloadable))
             return
-        open_slots = [slot for slot in self._slots if slot.has_room()]
+        open_slots = [slot for slot in self._slots if slot.has_room() and not (task.fresh and slot.queue)]
         slot = min(open_slots, key=lambda s: (len(s.queue), not s.ready), default=None)
         if (slot is None or slot.queue) and len(self._slots) < self.jobs:
             slot = WorkerSlot(len(self._slots), self.limits)
@@ -150,6 +158,10 @@ class Pool:
         if slot is None:
             self._backlog.append(task)
             return
+        if task.fresh:
+            task.fresh = False
+            if slot.worker is not None and slot.served:
+                self._remove(slot)
         slot.queue.append(task)
         if slot.worker is None:
             self._spawn(slot)
@@ -215,7 +227,7 @@ class Pool:
             and not any(task.fork_server_deaths for slot in self._slots for task in slot.queue)
         ):
             self._place(self._suspects.popleft())
-        while self._backlog and self._has_place():
+        while self._backlog and self._has_place() and not (self._backlog[0].fresh and not self._has_idle_place()):
             self._place(self._backlog.popleft())
         if self.tick is not None:
             self.tick()
@@ -350,7 +362,9 @@ class Pool:
             **_about(task.case), backend=self.backend, stage=stage or Stage.CAPTURE, outcome=outcome, message=why,
             evidence={key: value for key, value in evidence.items() if value}, seconds=seconds,
         )  # fmt: skip
-        self._retry_or_settle(slot, task, verdict, called=stage is not None, retry=self.retry and not killed)
+        self._retry_or_settle(
+            slot, task, verdict, called=stage is not None, retry=self.retry and not (killed or task.once)
+        )
 
     def _out_of_memory(self) -> bool:
         """Whether the system has killed a process for want of memory since this was last asked."""

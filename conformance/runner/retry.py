@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 WORKER_DIED = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.UNTESTED})
 
 
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A case to be tried in a way of its own.
+
+    ``fresh``: in a worker that has tried nothing before. ``once``: where its worker dies, that is its verdict.
+    """
+
+    case: Case
+    fresh: bool = False
+    once: bool = False
+
+
 @dataclass(frozen=True)
 class CaseResult:
     """A case, its verdict, and its serialized form.
@@ -48,6 +60,8 @@ class Task:
     first: Verdict | None = None  # set when this is the retry of a case that killed its worker
     second: Verdict | None = None  # set when the retry did too: now eager is tried alone
     alone: bool = False  # not to be compiled together with others
+    fresh: bool = False  # waits for a worker that has tried nothing
+    once: bool = False  # not to be tried again where its worker dies
     fork_server_deaths: int = 0  # how often the fork server died under it
     memory_kills: int = 0  # how often the system killed its worker for want of memory
     deaths_before_start: int = 0  # how often a worker died that was to have it, and had not begun it

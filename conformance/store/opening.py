@@ -11,6 +11,7 @@ import os
 import socket
 import sqlite3
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from torchstone.conformance.errors import InputError
@@ -29,6 +30,11 @@ class StoreError(InputError):
 def default_path() -> Path:
     """Return the store named by ``TORCHSTONE_STORE``, else ``.torchstone/results.sqlite`` in the current folder."""
     return Path(os.environ.get("TORCHSTONE_STORE") or DEFAULT_PATH)
+
+
+def now() -> str:
+    """The time as a store has it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def open_store(path: Path, *, create: bool, readonly: bool) -> sqlite3.Connection:

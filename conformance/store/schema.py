@@ -44,6 +44,20 @@ STEPS: tuple[tuple[int, str, tuple[str, ...]], ...] = (
         "the machine that a run was made on (a JSON object of texts, empty where nobody noted it)",
         ("ALTER TABLE runs ADD COLUMN machine TEXT NOT NULL DEFAULT '{}'",),
     ),
+    (
+        4,
+        "fuzzing campaigns (what each did is a JSON object), and the reduced cases of what they found",
+        (
+            """CREATE TABLE campaigns (
+                backend TEXT NOT NULL, folder TEXT NOT NULL, updated TEXT NOT NULL, command TEXT NOT NULL,
+                record TEXT NOT NULL, PRIMARY KEY (backend, folder)
+            )""",
+            """CREATE TABLE findings (
+                backend TEXT NOT NULL, folder TEXT NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL,
+                PRIMARY KEY (backend, folder, name)
+            )""",
+        ),
+    ),
 )
 SCHEMA_VERSION = len(STEPS)
 TABLES = frozenset({"meta", "runs", "verdicts", "cases"})

@@ -16,7 +16,6 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from torchstone.conformance.escape import utf8
 from torchstone.conformance.execution.verdict import Outcome, Stage
 from torchstone.conformance.store import opening
 from torchstone.conformance.store.opening import StoreError
-from torchstone.conformance.store.untrusted import options_well_formed
+from torchstone.conformance.store.untrusted import options_well_formed, unpacked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 BATCH_SECONDS = 0.5
 BATCH_ROWS = 500
-MAX_CASE_BYTES = 1 << 30  # what a stored case may unpack to: a store may come from anywhere
 
 VERDICT_COLUMNS = (
     "case_id", "backend", "source", "op", "dtype", "variant",
@@ -103,7 +101,7 @@ class Store:
     ) -> str:
         """Open a run and return its id (``r1``, ``r2``, …). ``options`` must be JSON; they are what resuming needs."""
         objects = [json.dumps(dict(value or {})) for value in (options, versions, machine)]
-        row = (_now(), utf8(command), *objects, utf8(device), seed, os.getpid(), socket.gethostname())
+        row = (opening.now(), utf8(command), *objects, utf8(device), seed, os.getpid(), socket.gethostname())
         with self._errors():
             cursor = self._db.execute(
                 "INSERT INTO runs (state, started, command, options, versions, machine, device, seed, pid, host) "
@@ -189,7 +187,7 @@ class Store:
         ``errors`` has, for each backend that could not be run to the end, the reason.
         """
         self.flush()
-        row = (state, _now(), json.dumps(dict(errors or {})), _key(run))
+        row = (state, opening.now(), json.dumps(dict(errors or {})), _key(run))
         with self._errors():
             self._db.execute("UPDATE runs SET state = ?, finished = ?, errors = ? WHERE id = ?", row)
 
@@ -346,16 +344,7 @@ class Store:
             row = self._db.execute(query, (case_id, *values)).fetchone()
         if row is None:
             return None
-        unpack = zlib.decompressobj()
-        try:
-            data = unpack.decompress(row[0], MAX_CASE_BYTES)
-        except (zlib.error, TypeError) as error:
-            raise StoreError(f"{self.path} is corrupt: the bytes of case {case_id} do not unpack") from error
-        if not unpack.eof:
-            raise StoreError(
-                f"{self.path} is corrupt: the bytes of case {case_id} are cut off or past {MAX_CASE_BYTES:,}"
-            )
-        return data
+        return unpacked(row[0], self.path, f"case {case_id}")
 
     def close(self) -> None:
         """Write what is pending and close the file."""
@@ -372,10 +361,6 @@ class Store:
             contextlib.suppress(StoreError) if kind else contextlib.nullcontext()
         ):  # the first error is the one to tell
             self.close()
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _key(run: str) -> int:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import zlib
+from pathlib import Path
 from typing import Any
 
 from torchstone.conformance.store.opening import StoreError
 
 MAX_DEPTH = 64
+MAX_CASE_BYTES = 1 << 30
+"""What a stored case may unpack to."""
 _LISTS = ("backends", "sources", "ops", "dtypes", "variants", "tags", "cases")
 
 
@@ -49,3 +53,15 @@ def _shallow(value: Any) -> bool:
         if not level:
             return True
     return False
+
+
+def unpacked(data: bytes, path: Path, what: str) -> bytes:
+    """Return the bytes of a stored case. Raises StoreError where they are damaged, or too many."""
+    unpack = zlib.decompressobj()
+    try:
+        found = unpack.decompress(data, MAX_CASE_BYTES)
+    except (zlib.error, TypeError) as error:
+        raise StoreError(f"{path} is corrupt: the bytes of {what} do not unpack") from error
+    if not unpack.eof:
+        raise StoreError(f"{path} is corrupt: the bytes of {what} are cut off or past {MAX_CASE_BYTES:,}")
+    return found

@@ -13,5 +13,6 @@ if str(ROOT) not in sys.path:
 
 
 @pytest.fixture(autouse=True)
-def _in_the_root(monkeypatch):
+def _in_the_root(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("TORCHSTONE_STORE", str(tmp_path / "results.sqlite"))

@@ -12,6 +12,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
 from torchstone.fuzz.findings import Findings, FuzzFinding
+from torchstone.reducers.asking import answered
 from torchstone.reducers.signature import signature
 
 
@@ -44,7 +45,7 @@ def test_a_wrong_result_is_blamed_on_the_finding_whose_ops_it_calls():
     findings = Findings()
     known = findings.add(_finding(_case("sub"), judge(_case("sub"))))
     longer = _case("mul", "sub", "add")
-    assert findings.unexplained(longer, judge(longer), judge) is None
+    assert answered(findings.unexplained(longer, judge(longer)), judge) is None
     assert len(known.seen) == 2
 
 
@@ -54,7 +55,7 @@ def test_a_bug_that_hides_behind_a_known_one_is_seen():
     findings = Findings()
     findings.add(_finding(_case("sub"), judge(_case("sub"))))
     start = _case("mul", "sub", "atan2")
-    rest = findings.unexplained(start, judge(start), judge)
+    rest = answered(findings.unexplained(start, judge(start)), judge)
     assert rest is not None
     assert [call.target for call in rest.program.calls] == ["torch.atan2"]
 
@@ -64,15 +65,15 @@ def test_a_wrong_result_of_other_ops_is_news():
     findings = Findings()
     findings.add(_finding(_case("atan2"), judge(_case("sub"))))
     start = _case("sub")
-    assert findings.unexplained(start, judge(start), judge) is start
+    assert answered(findings.unexplained(start, judge(start)), judge) is start
 
 
 def test_wrong_numbers_behind_a_random_op_are_blamed_on_what_made_them():
     judge, findings = _judge(mutants.swapped_sub), Findings()
     findings.add(_finding(_case("sub"), judge(_case("sub"))))
     drawn = _case("sub", "add")
-    assert findings.unexplained(drawn, dataclasses.replace(judge(drawn), kind="distribution"), judge) is None
-    assert findings.unexplained(drawn, dataclasses.replace(judge(drawn), kind="dtype"), judge) is drawn
+    assert answered(findings.unexplained(drawn, dataclasses.replace(judge(drawn), kind="distribution")), judge) is None
+    assert answered(findings.unexplained(drawn, dataclasses.replace(judge(drawn), kind="dtype")), judge) is drawn
 
 
 def test_errors_are_one_if_they_say_the_same():
@@ -81,8 +82,8 @@ def test_errors_are_one_if_they_say_the_same():
     same = dataclasses.replace(error, message="no rule for x0 of shape [7]")
     other = dataclasses.replace(error, stage=Stage.RUN)
     findings.add(_finding(_case("sub"), error))
-    assert findings.unexplained(_case("add"), same, lambda case: same) is None
-    assert findings.unexplained(_case("add"), other, lambda case: other) is not None
+    assert answered(findings.unexplained(_case("add"), same), lambda case: same) is None
+    assert answered(findings.unexplained(_case("add"), other), lambda case: other) is not None
 
 
 def test_two_reductions_that_end_in_the_same_ops_are_one_finding():
@@ -106,3 +107,13 @@ def test_the_worst_and_the_most_frequent_come_first():
         finding.seen = ["x"] * count
     assert [finding.best.op for finding in findings.ranked()] == ["div", "mul", "sub", "add"]
     assert len({finding.name for finding in findings.ranked()}) == 4
+
+
+def test_an_op_and_its_in_place_form_are_one_finding():
+    findings, verdict = Findings(), _judge(mutants.swapped_sub)(_case("sub"))
+    first = findings.add(_finding(_case("sub"), verdict))
+    in_place = _case("Tensor.sub_")
+    assert first.ops == {"sub"}
+    assert answered(findings.unexplained(in_place, verdict), lambda case: verdict) is None
+    assert findings.add(_finding(in_place, verdict)) is first
+    assert len(first.seen) == 3

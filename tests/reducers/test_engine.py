@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.reducers.engine import Budget, NotInteresting, reduce
+from torchstone.reducers.engine import Ahead, Budget, NotInteresting, reduce, search
 from torchstone.reducers.problem import Pass, Problem
 
 Ints = tuple[int, ...]
@@ -139,3 +139,44 @@ def test_progress_sees_every_step():
     found = reduce(_problem((9, 3), lambda v: sum(v) >= 5), PASSES, progress=seen.append)
     assert tuple(seen) == found.steps
     assert next(step.name for step in seen) == "drop"
+
+
+def _ahead(problem: Problem[Ints], ahead: Ahead, budget: Budget):
+    """A search that is answered in groups, each up to the first that is interesting; and how large the groups were."""
+    searching, sizes, answers = search(problem, PASSES, budget, ahead=ahead), [], None
+    while True:
+        try:
+            asked = next(searching) if answers is None else searching.send(answers)
+        except StopIteration as end:
+            return end.value, sizes
+        sizes.append(len(asked))
+        answers = []
+        for value in asked:
+            answers.append(problem.interesting(value))
+            if answers[-1]:
+                break
+
+
+@given(values, salts, st.integers(1, 4), st.integers(0, 12), st.integers(1, 40))
+def test_looking_ahead_changes_nothing_but_the_order_of_trials(initial, salt, least, more, trials):
+    predicate = _arbitrary(salt)
+    problem = _problem(initial, lambda value: value == initial or predicate(value))
+    found, sizes = _ahead(problem, Ahead(least, least + more), Budget(trials=trials))
+    assert found == reduce(problem, PASSES, Budget(trials=trials))
+    assert max(sizes) <= least + more
+
+
+def test_groups_grow_as_long_as_nothing_is_accepted():
+    _, sizes = _ahead(_problem((3, 4, 5), lambda v: v == (3, 4, 5)), Ahead(1, 8), Budget())
+    assert sizes == [1, 1, 2, 4, 8]
+
+
+def test_what_is_accepted_is_handed_over_as_it_is_found():
+    kept: list[Ints] = []
+    problem = _problem((9, 3, 8), lambda v: any(x >= 5 for x in v))
+    searching, answers = search(problem, PASSES, keep=kept.append), None
+    with pytest.raises(StopIteration):
+        while True:
+            asked = next(searching) if answers is None else searching.send(answers)
+            answers = [problem.interesting(value) for value in asked]
+    assert kept == [(3, 8), (8,), (5,)]

@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from torchstone.cli import invoke
+from torchstone.conformance.backends import load
+from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import opinfo
 from torchstone.conformance.sources.corpus import Corpus
+from torchstone.reducers import progress
+from torchstone.reducers.failure import reduce_case
+from torchstone.reducers.script_run import ScriptRun
 
 pytestmark = pytest.mark.usefixtures("fork_server")
 BACKEND = "tests.mutants:swapped_sub"
@@ -78,3 +83,46 @@ def test_a_hostile_case_file_is_refused(tmp_path, capsys):
     (tmp_path / "bad").write_bytes(b"\xff" * 100)
     assert invoke(["reduce", str(tmp_path / "bad"), "--backend", "eager"]) == 2
     assert "truncated or not a case file" in capsys.readouterr().err
+
+
+def test_a_reduction_that_was_cut_off_goes_on_and_ends_where_it_would_have(tmp_path, capsys, monkeypatch):
+    start = opinfo.case("sub", "float32", 3)
+    start.save(tmp_path / "start.safetensors")
+    command = ["reduce", str(tmp_path / "start.safetensors"), "--backend", BACKEND, "--out", str(tmp_path / "out")]
+    write = progress.Progress.write
+
+    def cut_off(self, case):
+        write(self, case)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(progress.Progress, "write", cut_off)
+    assert invoke(command) == 130
+    so_far = Case.load(tmp_path / "out" / progress.FILE)
+    assert sum(tensor.numel() for tensor in so_far.args) < sum(tensor.numel() for tensor in start.args)
+    monkeypatch.setattr(progress.Progress, "write", write)
+    monkeypatch.setattr("torchstone.reducers.write.confirm_script", lambda *_: ScriptRun(1, True, ""))
+    capsys.readouterr()
+    assert invoke([*command, "--jobs", "2"]) == 0
+    streams = capsys.readouterr()
+    assert f"going on from the case in {tmp_path / 'out' / progress.FILE}" in streams.err
+    assert "elements  51 -> 2" in streams.out and "nothing more to take away, confirmed" in streams.out
+    assert not (tmp_path / "out" / progress.FILE).exists()
+    assert Case.load(tmp_path / "out" / "original.safetensors").to_bytes() == start.to_bytes()
+
+
+def test_another_reduction_is_not_gone_on_with(tmp_path):
+    start, other = opinfo.case("sub", "float32", 3), opinfo.case("sub", "float32", 4)
+    progress.Progress(tmp_path, start, BACKEND).write(other)
+    assert progress.Progress(tmp_path, start, BACKEND).read().to_bytes() == other.to_bytes()
+    assert progress.Progress(tmp_path, start, "eager").read() is None
+    assert progress.Progress(tmp_path, other, BACKEND).read() is None
+    (tmp_path / progress.FILE).write_bytes(b"no case")
+    assert progress.Progress(tmp_path, start, BACKEND).read() is None
+
+
+def test_a_case_of_before_that_does_not_fail_is_left():
+    start = opinfo.case("sub", "float32", 3)
+    passing = opinfo.case("add", "float32", 3)
+    backend = load(BACKEND)
+    found = reduce_case(start, BACKEND, judge=lambda case: run_case(case, backend), so_far=passing)
+    assert [call.operator for call in found.case.program.calls] == ["sub"] and found.complete

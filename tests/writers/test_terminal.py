@@ -24,7 +24,7 @@ from torchstone.cli.commands import fuzz as fuzz_command
 from torchstone.cli.commands import reduce as reduce_command
 from torchstone.cli.commands import replay as replay_command
 from torchstone.cli.errors import report_error
-from torchstone.cli.progress import Progress
+from torchstone.cli.progress import LiveText, Progress
 from torchstone.conformance.controls import results as controls
 from torchstone.conformance.custom.checks import Complaint
 from torchstone.conformance.errors import InputError, UnknownName
@@ -213,7 +213,8 @@ def test_on_a_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert quiet(table) and " ".join(f"{visible(text)} end".split()) in " ".join(table.split())
     with Progress([text, "b"], {"source": ["op"]}) as progress:
         progress.tick()
-    say.replace_line(text)
+    with LiveText() as live:
+        live.show(text)
     sent = err.getvalue()
     for code in ("\x1b[?25l", "\x1b[?25h", "\x1b[2K", "\x1b[1A", "\x1b[K", "\r"):
         sent = sent.replace(code, "")

@@ -35,11 +35,6 @@ def write_raw(text: str, *, to: TextIO | None = None) -> None:
     (to or sys.stdout).write(text)
 
 
-def replace_line(line: str = "") -> None:
-    """Put a line in place of the one that the cursor is in, on a terminal's stderr."""
-    print(f"\r\033[K{visible(line)}", end="", file=sys.stderr, flush=True)
-
-
 def escape_unencodable() -> None:
     """Let no character that stdout cannot hold end a command."""
     for stream in (sys.stdout, sys.stderr):

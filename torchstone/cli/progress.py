@@ -20,6 +20,42 @@ LIVE_SECONDS = 0.2
 SHOWN_OPS = 20
 
 
+class LiveText:
+    """Lines that stay in their place on a terminal's stderr, as a context manager; elsewhere nothing is shown."""
+
+    def __init__(self) -> None:
+        self._live: Any = None
+
+    def __enter__(self) -> LiveText:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True, highlight=False), auto_refresh=False, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def __bool__(self) -> bool:
+        return self._live is not None
+
+    def show(self, *lines: str) -> None:
+        """Put these lines in the place of those that are there."""
+        from rich.text import Text
+
+        if self._live is not None:  # a str would be markup
+            text = "\n".join(visible(line) for line in lines)
+            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+
+    def stop(self) -> None:
+        """Take the lines away."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
 class Progress:
     """Counts verdicts and says how fast they come and when they will be through.
 
@@ -36,21 +72,15 @@ class Progress:
         self.share = 0.0
         self.began = self.shown = time.monotonic()
         self._before = 0.0  # what was done when the first verdict came: of a run that goes on, all that it had
-        self._live: Any = None
+        self._live = LiveText()
 
     def __enter__(self) -> Progress:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(console=Console(stderr=True, highlight=False), auto_refresh=False, transient=True)
-            self._live.start()
-            self._live.update(self._shown(), refresh=True)
+        self._live.__enter__()
+        self._live.show(self.line())
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._live.stop()
 
     def start(self, backend: str) -> None:
         """Say that ``backend`` is the one whose verdicts come next."""
@@ -69,18 +99,13 @@ class Progress:
     def tick(self) -> None:
         """Show the progress when it is time to; call it as often as you like."""
         now = time.monotonic()
-        if now - self.shown < (PLAIN_SECONDS if self._live is None else LIVE_SECONDS):
+        if now - self.shown < (LIVE_SECONDS if self._live else PLAIN_SECONDS):
             return
         self.shown = now
-        if self._live is None:
-            warn(self.line())
+        if self._live:
+            self._live.show(self.line())
         else:
-            self._live.update(self._shown(), refresh=True)
-
-    def _shown(self) -> Any:
-        from rich.text import Text
-
-        return Text(visible(self.line()))  # a str would be markup
+            warn(self.line())
 
     def line(self) -> str:
         """One line: backend, share, cases, rate, time left, outcomes."""

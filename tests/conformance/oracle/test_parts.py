@@ -34,7 +34,7 @@ def test_results_of_calls_that_share_none_are_parts() -> None:
         program(("exp", X), ("sin", R0), outputs=("r0", "r1")),
         program(("exp", X), ("sin", Y), outputs=("r1",)),
         program(("Tensor.add_", X, 1.0), ("sin", X), outputs=("r0", "r1")),
-        program(("exp", X), ("Tensor.mul_", R0, 2.0), ("sin", Y), outputs=("r0", "r2")),
+        program(("exp", X), ("Tensor.mul_", R0, Y), ("sin", Y), outputs=("r0", "r2")),
         program(("linalg.inv", X), ("sin", Y), outputs=("r0", "r1")),
     ],
     ids=["one calls on the other", "one result", "an input written to", "a result written to", "eager refuses it"],
@@ -49,6 +49,13 @@ def test_calls_that_write_are_parts_where_they_share_no_input() -> None:
     assert [(places, part.inputs) for places, part in found] == [([0], ("x1",)), ([1], ("x0",))]
     row = torch.ones(4)
     assert len(parts_of(apart, (row[:2], row[2:]))) == 1, "they share memory"
+
+
+def test_a_call_that_no_result_comes_from_is_of_the_part_that_it_writes_to() -> None:
+    apart = program(("exp", X), ("Tensor.mul_", R0, 2.0), ("sin", Y), outputs=("r0", "r2"))
+    found = parts_of(apart, (torch.ones(2), torch.ones(2)))
+    calls = {places[0]: [call.result for call in part.calls] for places, part in found}
+    assert calls == {0: ["r0", "r1"], 1: ["r2"]}
 
 
 def test_each_part_is_judged_as_it_would_be_alone() -> None:

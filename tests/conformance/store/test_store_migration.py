@@ -130,7 +130,7 @@ def test_a_store_made_to_harm_is_refused(tmp_path, damage, message):
 
 
 def test_a_case_that_unpacks_to_more_than_memory_is_refused(old, monkeypatch):
-    monkeypatch.setattr("torchstone.conformance.store.store.MAX_CASE_BYTES", 100)
+    monkeypatch.setattr("torchstone.conformance.store.untrusted.MAX_CASE_BYTES", 100)
     with Store(old) as store:
         assert store.case_bytes("opinfo:add:float32:1", "r2") == b"another case"
         with pytest.raises(StoreError, match="cut off or past 100"):

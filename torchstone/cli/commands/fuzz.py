@@ -8,14 +8,15 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from torchstone.cli.errors import FAILURES, INTERRUPTED, OK
-from torchstone.cli.options import OpsFromOption, StoreOption, check_known, load_ops, parse_duration
-from torchstone.cli.output import replace_line, say, warn
+from torchstone.cli.options import NewStoreOption, OpsFromOption, check_known, load_ops, parse_duration
+from torchstone.cli.output import TableFormat, say, show_table, warn
 from torchstone.cli.paths import input_folder, output_folder
+from torchstone.cli.progress import LIVE_SECONDS, PLAIN_SECONDS, LiveText
 from torchstone.cli.workers import (
     PythonOption,
     check_backend_names,
@@ -30,7 +31,7 @@ from torchstone.conformance.escape import file_name, shell_command
 from torchstone.conformance.execution.verdict import CORRECT
 from torchstone.conformance.files import check_folder
 from torchstone.conformance.sources.names import known_names
-from torchstone.conformance.store import VERDICT_COLUMNS, Store
+from torchstone.conformance.store import VERDICT_COLUMNS, Campaign, Store, StoreError, now, record_campaign
 
 if TYPE_CHECKING:
     from torchstone.fuzz.campaign import CampaignOptions, Tally
@@ -73,7 +74,7 @@ def fuzz(
         input_folder("--known", help="Folder of an earlier campaign: what it found is left out; repeatable."),
     ] = None,
     python: PythonOption = None,
-    store: StoreOption = None,
+    store: NewStoreOption = None,
 ) -> int:
     """Try random programs on a backend until the time is up. Exit code 1 if any failed, 0 if none did.
 
@@ -107,25 +108,27 @@ def fuzz(
             specials=special_values,
             python=pythons.get(name),
         )
-        codes.append(_campaign(plan, op or (), known or (), alone))
+        codes.append(_campaign(plan, op or (), known or (), alone, store))
         if codes[-1] == INTERRUPTED:
             break
     return max(codes)
 
 
-def _campaign(plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], alone: bool) -> int:
+def _campaign(plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], alone: bool, store: Path | None) -> int:
     """One backend's campaign, with its progress; the exit code."""
     warn(f"fuzzing {plan.backend} with seed {plan.seed}")
     words = ["torchstone", "fuzz", "--backend", plan.backend, "--seed", str(plan.seed), "--out", str(plan.out)]
     with sigterm_interrupts(), Progress() as progress, _full_disk_named(plan.out, shell_command(words)):
-        return _alone(plan, ops, progress) if alone else _together(plan, ops, known, progress)
+        return _alone(plan, ops, progress) if alone else _together(plan, ops, known, progress, store)
 
 
-def _together(plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], progress: Progress) -> int:
+def _together(
+    plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], progress: Progress, store: Path | None
+) -> int:
     """A campaign of programs, and the list that it ends with."""
     from torchstone.fuzz.campaign import Tally, run_campaign
     from torchstone.fuzz.generator.catalog import select_rules
-    from torchstone.fuzz.saved import known_findings, resume
+    from torchstone.fuzz.saved import known_findings, record, resume
 
     plan = replace(plan, must=select_rules(ops))
     tally = Tally()
@@ -135,13 +138,26 @@ def _together(plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], 
     if resume(plan, tally):
         found = f"{tally.tried} programs and {len(tally.findings)} findings"
         warn(f"going on with the campaign in {plan.out}: {found} after {tally.seconds:.0f} s")
-    run_campaign(plan, progress.show, tally)
-    progress.close()
-    _show(plan, tally)
+    with Store(store) as db:
+        run_campaign(
+            plan, progress.show, tally, lambda its, finished: _keep(db, plan, its, record(plan, its, finished=finished))
+        )
+        progress.close()
+        _show(plan, tally)
+        say(f"\nthe campaign is in {db.path}, and a report shows it: torchstone report")
     if tally.interrupted:
         warn("interrupted; the findings so far are kept. The same command with the same --seed and --out goes on")
         return INTERRUPTED
     return FAILURES if len(tally.findings) else OK
+
+
+def _keep(db: Store, plan: CampaignOptions, tally: Tally, told: dict[str, Any]) -> None:
+    """Write what a campaign did so far into the store; while it goes on, a store that is in use is left alone."""
+    command = shell_command(["torchstone", *sys.argv[1:]])
+    campaign = Campaign(plan.backend, str(plan.out.absolute()), now(), command, told)
+    cases = {finding.name: finding.best.to_bytes() for finding in tally.findings.ranked()}
+    with contextlib.nullcontext() if told["finished"] else contextlib.suppress(StoreError):
+        record_campaign(db, campaign, cases)
 
 
 def _alone(plan: CampaignOptions, ops: Sequence[str], progress: Progress) -> int:
@@ -212,30 +228,41 @@ def _passing(run: str, backend: str, store: Path | None) -> tuple[OpRule, ...]:
 
 
 class Progress:
-    """One line on stderr: live on a terminal, every ten seconds elsewhere."""
+    """What a campaign is doing, on stderr: live on a terminal, a line every ten seconds elsewhere."""
 
     def __enter__(self) -> Progress:
-        self.live, self.shown = sys.stderr.isatty(), 0.0
+        self.shown = 0.0
+        self._live = LiveText()
+        self._live.__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Clear the line."""
-        if self.live:
-            replace_line()
+        """Take away what is shown."""
+        self._live.stop()
 
     def show(self, tally: Tally) -> None:
         """Show the tally when it is time to."""
-        if tally.seconds - self.shown < (0.2 if self.live else 10.0):
+        if tally.seconds - self.shown < (LIVE_SECONDS if self._live else PLAIN_SECONDS):
             return
         self.shown = tally.seconds
-        line = self.line(tally)
-        if self.live:
-            replace_line(line[:150])
+        if self._live:
+            self._live.show(*self.lines(tally))
         else:
-            warn(line)
+            warn(self.line(tally))
+
+    @staticmethod
+    def lines(tally: Tally) -> list[str]:
+        """The counts, what is being tried, and what is being reduced."""
+        outcomes = "  ".join(f"{name} {count}" for name, count in tally.outcomes.most_common())
+        return [
+            f"{tally.seconds:.0f} s  {tally.tried} programs  {tally.rate:.1f}/s  {len(tally.reached.ops)} ops",
+            f"findings  {len(tally.findings)}  {outcomes}",
+            f"trying    {tally.trying or 'nothing yet'}",
+            *([f"reducing  {tally.reducing}"] if tally.reducing else []),
+        ]
 
     @staticmethod
     def line(tally: Tally) -> str:
@@ -249,8 +276,6 @@ class Progress:
 
 def _show(plan: CampaignOptions, tally: Tally) -> None:
     """Print the counts and the ranked findings on stdout."""
-    from torchstone.cli.output import TableFormat, show_table
-
     outcomes = ", ".join(f"{name} {count}" for name, count in tally.outcomes.most_common())
     say(
         f"{tally.tried} programs in {tally.seconds:.1f} s ({tally.rate:.1f}/s), seed {plan.seed}: "

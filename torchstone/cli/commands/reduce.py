@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,15 @@ from torchstone.cli.errors import FAILURES, OK
 from torchstone.cli.options import OpsFromOption, StoreOption, load_ops, parse_duration
 from torchstone.cli.output import FormatOption, TableFormat, say, show_table, warn
 from torchstone.cli.paths import input_file, output_folder
-from torchstone.cli.workers import PythonOption, check_backend_names, check_consent, check_usable, parse_pythons
+from torchstone.cli.workers import (
+    PythonOption,
+    check_backend_names,
+    check_consent,
+    check_usable,
+    parse_pythons,
+    sigterm_interrupts,
+    worker_count,
+)
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import file_name, one_line, visible
 from torchstone.conformance.files import prepare_folder
@@ -57,6 +66,9 @@ def reduce(
     timeout: Annotated[
         float | None, typer.Option("--timeout", min=0.1, help="Seconds a trial may take [default: 60, with --mlir 20].")
     ] = None,
+    jobs: Annotated[
+        str, typer.Option("--jobs", "-j", help="Workers that try candidates ahead of their turn: a number, or auto.")
+    ] = "1",
     out: Annotated[
         Path | None,
         output_folder("--out", help="Folder to write to [default: .torchstone/reduced/CASE, or /BACKEND with --all]."),
@@ -76,6 +88,9 @@ def reduce(
 ) -> int:
     """Shrink a failing case to a standalone script. Exit code 0 if a fresh worker confirms it, 1 if not.
 
+    A reduction that was cut off goes on from the simplest case it had found when the same command is given again.
+    With --jobs it ends at the same case, sooner.
+
     With --all: 0 if all are confirmed, and their scripts, once run, show what fails. What an earlier command has left
     in --out is not done again.
 
@@ -89,39 +104,59 @@ def reduce(
         limit = timeout or TIMEOUT
         return reduce_module(Asked(mlir, pipeline, values, test, entry, tolerance, trials, budget, limit, out))
     timeout = timeout or 60.0
+    workers = worker_count(jobs)
     _check_combination(case, backend, every, outcome, keep)
     load_ops(ops_from)
     if every:
         pythons = parse_pythons(python or [], [backend])
-        return _all(backend, run, outcome or [], budget, trials, timeout, out, pythons.get(backend), form, store)
+        how = How(backend, Budget(trials, budget), timeout, pythons.get(backend), workers)
+        return _all(how, run, outcome or [], out, form, store)
     pythons = interpreters(backend, python, run, store)
     found = _found(case or "", backend, pythons, store, run)
-    return _one(found, backend, Budget(trials=trials, seconds=budget), timeout, out, keep, pythons.get(backend))
+    return _one(found, How(backend, Budget(trials, budget), timeout, pythons.get(backend), workers), out, keep)
 
 
-def _one(
-    found: Case, backend: str, budget: Budget, timeout: float, out: Path | None, keep: Path | None, python: str | None
-) -> int:
+@dataclass(frozen=True)
+class How:
+    """In what way, and how far, cases are reduced."""
+
+    backend: str
+    budget: Budget
+    timeout: float
+    python: str | None
+    jobs: int
+
+
+def _one(found: Case, how: How, out: Path | None, keep: Path | None) -> int:
     """Reduce one case, and write and show what is left."""
     from torchstone.reducers.blame import blamed
     from torchstone.reducers.failure import reduce_case
+    from torchstone.reducers.progress import Progress
     from torchstone.reducers.write import add_to_corpus, confirm_script, write_reduction
 
-    folder = prepare_folder(out or Path(".torchstone/reduced") / file_name(found.id, backend))
+    folder = prepare_folder(out or Path(".torchstone/reduced") / file_name(found.id, how.backend))
     if keep is not None:
         prepare_folder(keep)
     live = sys.stderr.isatty()
-    reduction = reduce_case(
-        found,
-        backend,
-        budget=budget,
-        timeout=timeout,
-        python=python,
-        progress=lambda step: warn(f"  {step.name}: {_size(step.size)}") if live else None,
-    )
-    reduction = reduction if python else blamed(reduction, timeout)
-    write_reduction(reduction, folder)
-    ran = confirm_script(reduction, folder, python)
+    progress = Progress(folder, found, how.backend)
+    if so_far := progress.read():
+        warn(f"going on from the case in {progress.path}")
+    with sigterm_interrupts():
+        reduction = reduce_case(
+            found,
+            how.backend,
+            budget=how.budget,
+            timeout=how.timeout,
+            python=how.python,
+            jobs=how.jobs,
+            progress=lambda step: warn(f"  {step.name}: {_size(step.size)}") if live else None,
+            so_far=so_far,
+            keep=progress.write,
+        )
+        reduction = reduction if how.python else blamed(reduction, how.timeout)
+        write_reduction(reduction, folder)
+        progress.end()
+        ran = confirm_script(reduction, folder, how.python)
     _show(reduction, folder, ran)
     if keep is not None and reduction.confirmed:
         say(f"kept      {add_to_corpus(reduction, keep)}")
@@ -158,13 +193,11 @@ def _check_combination(
         raise InputError("--keep is for one case: copy the case.safetensors that --all writes")
 
 
-def _all(
-    backend: str, run: str | None, outcomes: list[str], seconds: float, trials: int, timeout: float, out: Path | None,
-    python: str | None, form: TableFormat, path: Path | None,
-) -> int:  # fmt: skip
+def _all(how: How, run: str | None, outcomes: list[str], out: Path | None, form: TableFormat, path: Path | None) -> int:
     """Reduce the failures of a run, telling each as it is done, and list them."""
     from torchstone.conformance.store import Store
 
+    backend, python = how.backend, how.python
     with Store(path, readonly=True) as db:
         record = db.run(run)
         tried = record.options.get("backends") or []
@@ -182,9 +215,10 @@ def _all(
         folder = prepare_folder(out or Path(".torchstone/reduced") / file_name(backend))
         failures = distinct_failures(db.iter_verdicts(record.run), backend)
         failures = [failure for failure in failures if not outcomes or failure.signature.outcome in outcomes]
-        budget = Budget(trials=trials, seconds=seconds)
         rows = []
-        made = reduce_failures(db, record.run, failures, folder, budget=budget, timeout=timeout, python=python)
+        made = reduce_failures(
+            db, record.run, failures, folder, budget=how.budget, timeout=how.timeout, python=python, jobs=how.jobs
+        )
         for at, (failure, result, before) in enumerate(made, 1):
             row = {"failure": failure.name, "cases": len(failure.cases), "state": _state(result)}
             row |= {"trials": result.get("trials"), "seconds": result.get("seconds"), "message": _message(result)}

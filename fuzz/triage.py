@@ -1,0 +1,137 @@
+"""What becomes of failures: one after the other is explained by a known finding, or reduced, beside the stream."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.program.case import Case
+from torchstone.fuzz.bundles import trials
+from torchstone.fuzz.desk import Desk
+from torchstone.fuzz.findings import FuzzFinding
+from torchstone.reducers.asking import Asking
+from torchstone.reducers.engine import ONE_BY_ONE, Ahead, Budget
+from torchstone.reducers.failure import reducing
+from torchstone.reducers.script_run import RunningScript
+from torchstone.reducers.signature import signature
+from torchstone.reducers.write import CASE, SUMMARY, start_script, write_reduction, write_script_run
+
+if TYPE_CHECKING:
+    from torchstone.fuzz.campaign import CampaignOptions, Tally
+
+UNSTABLE = frozenset({Outcome.FLAKY, Outcome.HARNESS_ERROR})
+"""Failures that do not come back on demand, so that there is no reducing them."""
+
+MOST_AHEAD = 8
+"""Trials of a reduction that are asked as one, at most."""
+
+GRACE = 15.0
+"""Seconds after the end of a campaign in which what is being reduced may become simpler still."""
+
+
+class Triage:
+    """The failures of a campaign: those that wait, the one that is worked on, and the scripts that are confirmed.
+
+    ``together``: trials that may be are asked as one.
+    """
+
+    def __init__(self, plan: CampaignOptions, tally: Tally, desk: Desk, *, together: bool) -> None:
+        self._plan, self._tally, self._desk = plan, tally, desk
+        self._together = together
+        self._waiting: deque[tuple[Case, Verdict, Callable[[], None]]] = deque()
+        self._busy = False
+        self._finding: FuzzFinding | None = None  # the one that is being reduced
+        self._scripts: deque[FuzzFinding] = deque()
+        self._running: tuple[FuzzFinding, RunningScript] | None = None
+
+    def __len__(self) -> int:
+        """How many failures have not been sorted yet."""
+        return len(self._waiting) + self._busy
+
+    def add(self, case: Case, verdict: Verdict, done: Callable[[], None] = lambda: None) -> None:
+        """Take up a failure; ``done`` is called once it belongs to a finding."""
+        self._waiting.append((case, verdict, done))
+        self._next()
+
+    def _next(self) -> None:
+        while self._waiting and not self._busy:
+            case, verdict, done = self._waiting.popleft()
+            self._busy = True
+
+            def sorted_(_: None, done: Callable[[], None] = done) -> None:
+                self._busy = False
+                done()
+                self._next()
+
+            self._desk.drive(trials(self._sort(case, verdict), together=self._together), sorted_)
+
+    def _sort(self, case: Case, verdict: Verdict) -> Asking[None]:
+        """Reduce a failure that no known finding explains."""
+        tally = self._tally
+        rest = yield from tally.findings.unexplained(case, verdict)
+        if rest is None:
+            return
+        self._finding = finding = FuzzFinding(signature(verdict), rest, verdict, seen=[case.id])
+        if verdict.outcome not in UNSTABLE:
+            tally.reducing = str(finding.signature)
+            left = max(self._plan.seconds + GRACE - tally.seconds, 0.0)
+            try:
+                finding.reduction = yield from reducing(
+                    rest,
+                    self._plan.backend,
+                    budget=Budget(seconds=min(self._plan.reduce_seconds, left)),
+                    ahead=Ahead(1, MOST_AHEAD) if self._together else ONE_BY_ONE,
+                )
+            except InputError as error:
+                finding.verdict = _unstable(verdict, str(error))
+            else:
+                if tally.seconds < self._plan.seconds + GRACE:
+                    yield from tally.findings.explain(finding, list(reversed(tally.right)))
+        self.keep()
+
+    def keep(self) -> None:
+        """Take up the finding at hand as it is now, if there is one, and write it down unless it is known."""
+        finding, self._finding = self._finding, None
+        self._tally.reducing = ""
+        if finding is None or self._tally.findings.add(finding) is not finding:
+            return
+        finding.folder = self._plan.out / finding.name
+        if finding.reduction:
+            write_reduction(finding.reduction, finding.folder)
+            self._scripts.append(finding)
+        else:
+            finding.folder.mkdir(parents=True, exist_ok=True)
+            finding.case.save(finding.folder / CASE)
+            told = json.dumps(finding.to_json(), indent=2)
+            (finding.folder / SUMMARY).write_text(told + "\n", encoding="utf-8")
+
+    def tick(self) -> bool:
+        """See to the scripts, of which one runs at a time, in a process of its own; whether there is more to do."""
+        if self._running is not None:
+            finding, script = self._running
+            if (ran := script.poll()) is None:
+                return True
+            self._running = None
+            finding.script = ran
+            assert finding.reduction is not None and finding.folder is not None
+            write_script_run(finding.reduction, finding.folder, ran)
+        if not self._scripts:
+            return False
+        finding = self._scripts.popleft()
+        assert finding.reduction is not None and finding.folder is not None
+        self._running = finding, start_script(finding.reduction, finding.folder, self._plan.python)
+        return True
+
+    def close(self) -> None:
+        """End the script that runs."""
+        if self._running is not None:
+            self._running[1].kill()
+
+
+def _unstable(verdict: Verdict, why: str) -> Verdict:
+    return replace(verdict, outcome=Outcome.FLAKY, message=f"{verdict.message} (not reduced: {why})")
