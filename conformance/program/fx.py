@@ -103,6 +103,12 @@ def takes_gradients(fn: Callable[..., Any]) -> TypeGuard[Program]:
     return isinstance(fn, Program) and any(call.target == _GRADIENTS for call in fn.calls)
 
 
+def keeps_graph(fn: Callable[..., Any]) -> bool:
+    """Whether gradients of what ``around_gradients`` compiles are taken more than once."""
+    taken = [call for call in fn.calls if call.target == _GRADIENTS] if takes_gradients(fn) else []
+    return len(taken) > 1 or any(call.kwargs.get("retain_graph") for call in taken)
+
+
 def around_gradients(fn: Callable[..., Any]) -> tuple[Program, Program, Program] | None:
     """A program that takes gradients in three parts: its leaves, the forward part, and what follows from there.
 

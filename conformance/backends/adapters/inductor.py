@@ -9,7 +9,9 @@ import os
 import re
 import shutil
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -72,18 +74,16 @@ class Inductor:
     def _compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dynamic: bool) -> Callable[..., Any]:
         import torch
 
-        from torchstone.conformance.program.fx import compiled_forward, takes_gradients
+        from torchstone.conformance.program.fx import compiled_forward, keeps_graph, takes_gradients
         from torchstone.conformance.program.tensor_storage import copy_tensors
 
         if not self._in_use:  # a program that may be called again would be compiled again
             dynamo.reset()
         sources: list[str] = []
-        with (
-            dynamo.inductor_config.patch(_OPTIONS),
-            dynamo.config.patch(suppress_errors=False),
-            # a hook, None by default
-            mock.patch.object(dynamo.GraphLowering, "save_output_code", sources.append, create=True),
-        ):
+        settings = partial(_settings, keeps_graph(fn))
+        # a hook, None by default
+        hook = mock.patch.object(dynamo.GraphLowering, "save_output_code", sources.append, create=True)
+        with settings(), hook:
             compiled = compiled_forward(
                 fn, args, lambda module: torch.compile(module, fullgraph=True, dynamic=dynamic, backend="inductor")
             )
@@ -102,7 +102,7 @@ class Inductor:
             except Exception as error:
                 raise BackendError(_first_lines(error), "run") from error
         kernels = [kernel for source in sources for kernel in _KERNEL.findall(source)]
-        executable = _Executable(compiled, kernels, AUTOGRADS_OWN if takes_gradients(fn) else ())
+        executable = _Executable(compiled, kernels, AUTOGRADS_OWN if takes_gradients(fn) else (), settings)
         executable.stages = {"output code": "\n".join(sources)}
         self._in_use.add(executable)
         return executable
@@ -111,17 +111,25 @@ class Inductor:
 class _Executable:
     """What torch.compile returned, with the evidence of its first call."""
 
-    def __init__(self, compiled: Callable[..., Any], kernels: list[str], not_its_own: Collection[str]) -> None:
+    def __init__(
+        self,
+        compiled: Callable[..., Any],
+        kernels: list[str],
+        not_its_own: Collection[str],
+        settings: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self.compiled = compiled
         self.kernels = kernels
         self.not_its_own = not_its_own
+        self.settings = settings
         self.evidence: dict[str, Any] = {}
         self.stages: dict[str, str] = {}
 
     def __call__(self, *args: Tensor) -> Any:
         if self.evidence:
-            return self.compiled(*args)
-        with eager_ops() as ops:
+            with self.settings():
+                return self.compiled(*args)
+        with self.settings(), eager_ops() as ops:
             results = self.compiled(*args)
         left = (name for name in ops.elements() if name not in self.not_its_own)
         ran = {"inductor": counted(self.kernels), "eager": counted(left)}
@@ -137,6 +145,18 @@ _KERNEL = re.compile(r"^(\w+) = async_compile\.\w+\(", re.MULTILINE)
 
 # A cache of finished graphs would let one case answer for another; the C++ cache below it is keyed by the code.
 _OPTIONS = {"fx_graph_cache": False, "compile_threads": 1}
+
+
+@contextmanager
+def _settings(keeps_graph: bool) -> Iterator[None]:
+    """How PyTorch compiles, at the first call and at those later on for which it compiles again."""
+    with (
+        dynamo.inductor_config.patch(_OPTIONS),
+        dynamo.config.patch(suppress_errors=False),
+        # PyTorch's own remedy: such a backward graph may not reuse the memory of what the forward graph keeps.
+        dynamo.functorch_config.patch(donated_buffer=not keeps_graph),
+    ):
+        yield
 
 
 def _first_lines(error: BaseException, count: int = 6) -> str:
