@@ -1,0 +1,58 @@
+"""``torch.cond`` and ``torch.while_loop`` of a program: calls whose branches and bodies are programs themselves.
+
+Where tensors have values, Python's own ``if`` and ``while`` run them, so that every watcher of ops sees those inside. Where
+a tracer records, it is given PyTorch's higher-order op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.compiler._torch.control_flow import is_traced
+
+COND, WHILE_LOOP = "torch.cond", "torch.while_loop"
+
+MOST_ITERATIONS = 1000
+"""Iterations of a loop before it is taken for one without an end."""
+
+Body = Callable[..., Any]
+
+
+def cond(pred: Tensor, true_fn: Body, false_fn: Body, operands: Sequence[Tensor] = ()) -> Any:
+    """One of two functions of the operands, as ``torch.cond``."""
+    if is_traced():
+        return torch.ops.higher_order.cond(pred, true_fn, false_fn, tuple(operands))
+    return (true_fn if bool(pred) else false_fn)(*operands)
+
+
+def while_loop(cond_fn: Body, body_fn: Body, carried_inputs: Sequence[Tensor]) -> Any:
+    """The carried values once ``cond_fn`` of them is false, as ``torch.while_loop``.
+
+    Raises RuntimeError for a loop of more than ``MOST_ITERATIONS``.
+    """
+    if is_traced():
+        return torch.ops.higher_order.while_loop(cond_fn, body_fn, tuple(carried_inputs), ())
+    carried = tuple(carried_inputs)
+    for _ in range(MOST_ITERATIONS):
+        if not bool(cond_fn(*carried)):
+            return carried
+        carried = tuple(body_fn(*carried))
+    raise RuntimeError(f"{WHILE_LOOP}: not at an end after {MOST_ITERATIONS} iterations")
+
+
+FUNCTIONS: Mapping[str, Body] = {COND: cond, WHILE_LOOP: while_loop}
+"""What a program calls by these names."""
+
+
+def higher_order(target: str, args: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
+    """The op and its arguments that a traced graph has for a call of control flow; None for any other call."""
+    if target == COND:
+        pred, then, otherwise, *operands = args
+        return torch.ops.higher_order.cond, (pred, then, otherwise, tuple(operands[0] if operands else ()))
+    if target == WHILE_LOOP:
+        return torch.ops.higher_order.while_loop, (*args[:2], tuple(args[2]), ())
+    return None
