@@ -1,7 +1,7 @@
 """``torch.cond`` and ``torch.while_loop`` of a program: calls whose branches and bodies are programs themselves.
 
-Where tensors have values, Python's own ``if`` and ``while`` run them, so that every watcher of ops sees those inside. Where
-a tracer records, it is given PyTorch's higher-order op.
+Where tensors have values, Python's own ``if`` and ``while`` run them, so that every watcher of ops sees those inside.
+Where a tracer records, it is given PyTorch's higher-order op.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def while_loop(cond_fn: Body, body_fn: Body, carried_inputs: Sequence[Tensor]) -
     if is_traced():
         return torch.ops.higher_order.while_loop(cond_fn, body_fn, tuple(carried_inputs), ())
     carried = tuple(carried_inputs)
-    for _ in range(MOST_ITERATIONS):
+    for done in range(MOST_ITERATIONS):
         if not bool(cond_fn(*carried)):
-            return carried
+            return carried if done else tuple(tensor.clone() for tensor in carried)
         carried = tuple(body_fn(*carried))
     raise RuntimeError(f"{WHILE_LOOP}: not at an end after {MOST_ITERATIONS} iterations")
 

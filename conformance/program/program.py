@@ -94,8 +94,8 @@ class Call:
 class Program(Nested):
     """Calls in order over named tensor inputs; ``outputs`` is a tree of ``Ref``.
 
-    An argument of a call may be a program: a branch of ``torch.cond``, or what ``torch.while_loop`` repeats. It sees the
-    tensors that it is given, and nothing else.
+    An argument of a call may be a program: a branch of ``torch.cond``, or what ``torch.while_loop`` repeats. It sees
+    the tensors that it is given, and nothing else.
 
     Calling it with one tensor per input runs the calls (in-place ones mutate the arguments) and returns ``outputs``
     with each reference replaced by its value. Raises ``ProgramError`` at construction when a name is unknown or used

@@ -84,8 +84,11 @@ def _plain(program: Program) -> Program:
         if name in RESERVED or (name in program.inputs and STORAGE.fullmatch(name)):
             names[name] = next(new for new in (f"{name}{'_' * n}" for n in itertools.count(1)) if new not in taken)
             taken.add(names[name])
-    inside = program.rewrite(lambda call: call.map_arguments(lambda leaf: _plain(leaf) if isinstance(leaf, Program) else leaf))
-    return inside.rename(names)
+
+    def inside(leaf: object) -> object:
+        return _plain(leaf) if isinstance(leaf, Program) else leaf
+
+    return program.rewrite(lambda call: call.map_arguments(inside)).rename(names)
 
 
 def _title(case: Case, backend: str | None, verdict: Verdict | None) -> list[str]:

@@ -63,10 +63,14 @@ class DraftValue:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Drawn arguments of a call: Values and literals, in lists, tuples and dicts."""
+    """Drawn arguments of a call: Values and literals, in lists, tuples and dicts.
+
+    ``exact``: whether each of the results is, where the bodies among the arguments tell.
+    """
 
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
+    exact: tuple[bool, ...] | None = None
 
 
 class CallRejected(Exception):
@@ -79,19 +83,28 @@ class Draft:
     ``needs_exact`` holds while a rule draws for an op that jumps (floor, argmax, ``==``): its operands must be exact,
     or a last-bit difference that is nobody's fault becomes a difference of one. ``dtypes`` are what the op takes.
     ``writes`` holds until the operand is drawn that the op is going to write to.
-    ``specials`` puts infinities, nans and negative zeros into new inputs, and lets them into results.
+    ``specials`` puts infinities, nans and negative zeros into new inputs, and lets them into results. ``grow`` appends
+    a call to a draft of a program inside of this one, and ``depth`` says inside of how many others this one is.
     """
 
-    def __init__(self, choices: Choices, specials: bool = False) -> None:
+    def __init__(
+        self,
+        choices: Choices,
+        specials: bool = False,
+        grow: Callable[[Draft], bool] = lambda body: False,
+        outer: Draft | None = None,
+    ) -> None:
         self.choices = choices
         self.specials = specials
+        self.grow = grow
+        self.depth = 0 if outer is None else outer.depth + 1
         self.inputs: dict[str, Tensor] = {}
         self.values: list[DraftValue] = []
         self.calls: list[Call] = []
         self.used: set[str] = set()
         self.drawn: set[Ref] = set()
-        self.base = choices.weighted(values.DTYPES)
-        self.all_magnitudes = choices.chance(ALL_MAGNITUDES)
+        self.base = choices.weighted(values.DTYPES) if outer is None else outer.base
+        self.all_magnitudes = choices.chance(ALL_MAGNITUDES) if outer is None else outer.all_magnitudes
         self.needs_exact = self.writes = False
         self._loose: set[int] = set()  # storages of which PyTorch leaves open whether they are one with another
         self._copies: dict[int, torch.UntypedStorage] = {}
@@ -167,7 +180,7 @@ class Draft:
         """Add an input; one that is written to has each element in a place of its own."""
         if distinct and torch.Size(shape).numel() > (2 if dtype == torch.bool else 100):
             raise CallRejected(f"no {torch.Size(shape).numel()} distinct {dtype} are near zero")
-        if bounds == ANY and not distinct and self.choices.chance(values.SHARED):
+        if bounds == ANY and not distinct and not self.depth and self.choices.chance(values.SHARED):
             part = values.draw_part(self.choices, list(self.inputs.values()), shape, dtype)
             if part is not None:
                 return self.given(part)
@@ -183,14 +196,23 @@ class Draft:
         laid = values.draw_layout(self.choices, drawn, expand=not distinct)
         return self.given(laid if not writes or is_writable(laid) else drawn)
 
-    def given(self, tensor: Tensor) -> DraftValue:
-        """Add this very tensor as an input."""
+    def given(self, tensor: Tensor, exact: bool = True) -> DraftValue:
+        """Add this very tensor as an input. The body of a branch or loop may not write to it."""
         self._check("an input", tensor)
         name = f"x{len(self.inputs)}"
         self.inputs[name] = tensor
         (own,) = copy_tensors((tensor,), copies=self._copies)  # a call may write to it
-        self.values.append(DraftValue(Ref(name), own, exact=True))
+        if self.depth:
+            self._loose = {*self._loose, storage_key(own)}
+        self.values.append(DraftValue(Ref(name), own, exact))
         return self.values[-1]
+
+    def body(self, operands: Iterable[DraftValue]) -> Draft:
+        """Return the draft of a program inside of this one, which these are given to. Inputs of its own come after."""
+        inner = Draft(self.choices, self.specials, self.grow, self)
+        for operand in operands:
+            inner.given(operand.tensor, operand.exact)
+        return inner
 
     def broadcast(self, value: DraftValue, dtypes: Iterable[torch.dtype] | None = None, **wanted: Any) -> DraftValue:
         """Draw an operand that broadcasts with ``value``: one at hand, or a new input of a broadcast shape."""
@@ -243,13 +265,21 @@ class Draft:
         operands = [leaf for leaf in leaves((arguments.args, arguments.kwargs)) if isinstance(leaf, DraftValue)]
         memory = Memory([operand.tensor for operand in operands])
         try:
-            self._append(Call(target, arguments.args, arguments.kwargs, ""), operands, memory, exact, cuts, elementwise)
+            call = Call(target, arguments.args, arguments.kwargs, "")
+            self._append(call, operands, memory, exact, cuts, elementwise, arguments.exact)
         except CallRejected:
             memory.restore()
             raise
 
     def _append(
-        self, drawn: Call, operands: list[DraftValue], memory: Memory, exact: bool, cuts: bool, elementwise: bool
+        self,
+        drawn: Call,
+        operands: list[DraftValue],
+        memory: Memory,
+        exact: bool,
+        cuts: bool,
+        elementwise: bool,
+        told: tuple[bool, ...] | None,
     ) -> None:
         target = drawn.target
         filled = drawn.map_arguments(lambda leaf: leaf.tensor if isinstance(leaf, DraftValue) else leaf)
@@ -271,13 +301,13 @@ class Draft:
         for tensor in [*returned, *(value.tensor for value in changed)]:
             self._check(target, tensor)
         blurred = not all(operand.exact for operand in operands)
-        if blurred and not all(map(_rounds, [*returned, *written])):
+        if blurred and told is None and not all(map(rounds, [*returned, *written])):
             raise CallRejected(f"{target}: integers from rounded operands, where a last bit makes a difference of one")
         if cuts and any(operand.dtype.is_complex and not operand.exact for operand in operands):
             raise CallRejected(f"{target}: a rounded zero would choose the side of a branch cut")
         all_exact = exact and not blurred
-        if not all_exact and any(map(_rounds, written)):
-            if not all(_rounds(value.tensor) for value in changed):
+        if not all_exact and any(map(rounds, written)):
+            if not all(rounds(value.tensor) for value in changed):
                 raise CallRejected(f"{target}: integers that share memory with rounded numbers")
             self.values = [replace(v, exact=False) if storage_key(v.tensor) in places else v for v in self.values]
         if VIEW_OR_COPY.has(drawn.operator):
@@ -289,8 +319,9 @@ class Draft:
         # What shares memory with what was written is another value now, which has to be seen, unless it is the result.
         unseen = {v.ref.name for v in changed if not any(v.tensor is tensor for tensor in returned)}
         self.used -= unseen - set(self.inputs)
-        for path, tensor in found:
-            self.values.append(DraftValue(Ref(name, path), tensor, all_exact or not _rounds(tensor)))
+        for at, (path, tensor) in enumerate(found):
+            is_exact = not rounds(tensor) or (all_exact if told is None else told[at])
+            self.values.append(DraftValue(Ref(name, path), tensor, is_exact))
 
     def attempt(self, draw: Callable[[Draft], None]) -> bool:
         """Run ``draw`` and keep what it added to the program, unless it is refused."""
@@ -340,7 +371,7 @@ class Draft:
         return any(other is not value and storage_key(other.tensor) == key for other in self.values)
 
 
-def _rounds(tensor: Tensor) -> bool:
+def rounds(tensor: Tensor) -> bool:
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 

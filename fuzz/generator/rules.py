@@ -25,6 +25,7 @@ class OpRule:
     ``jumps``: the result is no continuous function of the operands. ``exact``: no rounding happens in it;
     ``cuts``: it jumps in the complex plane. ``inplace`` is its form that writes the result to the first operand, where
     there is one; an ``elementwise`` one may be given that operand twice. ``is_view``: the result is part of an operand.
+    ``takes_bodies``: it is control flow, which is given programs.
     """
 
     op: str
@@ -37,6 +38,7 @@ class OpRule:
     inplace: str | None = None
     elementwise: bool = False
     is_view: bool = False
+    takes_bodies: bool = False
 
     @property
     def assigns(self) -> bool:

@@ -35,7 +35,7 @@ RUNS_IN_ANY_RUNTIME = Trait(
 COMPUTES_NOTHING = Trait(
     "Computes nothing",
     Names.ATEN,
-    each("_unsafe_view as_strided_ item _local_scalar_dense resize_ set_"),
+    each("_unsafe_view as_strided_ is_nonzero item _local_scalar_dense resize_ set_"),
     reason="Views, sizes and reads whose schemas do not tell it.",
     effect="Seeing such an op run in eager's kernels makes no pass a fallback.",
     read_by=("conformance.backends.eager_ops",),
