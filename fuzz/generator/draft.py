@@ -197,7 +197,9 @@ class Draft:
         return self.given(laid if not writes or is_writable(laid) else drawn)
 
     def given(self, tensor: Tensor, exact: bool = True) -> DraftValue:
-        """Add this very tensor as an input. The body of a branch or loop may not write to it."""
+        """Add this very tensor as an input; to a body, which may not write to it, as plain as torch.while_loop asks."""
+        if self.depth and not is_plain(tensor):
+            tensor = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
         self._check("an input", tensor)
         name = f"x{len(self.inputs)}"
         self.inputs[name] = tensor
@@ -211,7 +213,11 @@ class Draft:
         """Return the draft of a program inside of this one, which these are given to. Inputs of its own come after."""
         inner = Draft(self.choices, self.specials, self.grow, self)
         for operand in operands:
-            inner.given(operand.tensor, operand.exact)
+            name = f"x{len(inner.inputs)}"
+            inner.inputs[name] = operand.tensor
+            (own,) = copy_tensors((operand.tensor,), copies=inner._copies)
+            inner._loose.add(storage_key(own))
+            inner.values.append(DraftValue(Ref(name), own, operand.exact))
         return inner
 
     def broadcast(self, value: DraftValue, dtypes: Iterable[torch.dtype] | None = None, **wanted: Any) -> DraftValue:
@@ -369,6 +375,13 @@ class Draft:
     def _shares_memory(self, value: DraftValue) -> bool:
         key = storage_key(value.tensor)
         return any(other is not value and storage_key(other.tensor) == key for other in self.values)
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor lies as a new one of its shape does."""
+    if tensor.is_conj() or tensor.is_neg() or tensor.storage_offset():
+        return False
+    return tensor.stride() == torch.empty(tensor.shape, device="meta").stride()
 
 
 def rounds(tensor: Tensor) -> bool:

@@ -6,7 +6,7 @@ What decides a branch, or ends a loop, is exact: else a last bit would decide wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.program.control_flow import COND, WHILE_LOOP
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
-from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue, rounds
+from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue, is_plain, rounds
 from torchstone.fuzz.generator.rules import OpRule
 
 MOST_CALLS = 3
@@ -32,7 +32,7 @@ def rules() -> Iterator[OpRule]:
 
 def _cond(draft: Draft) -> Arguments:
     pred = _predicate(draft)
-    operands = _operands(draft, 3)
+    operands = _operands(draft, 3, lambda value: not is_lazy(value.tensor))
     then = _drawn(draft, operands)
     operands += _inputs_of_its_own(draft, then, operands)
     results = _separate(then, _last_results(then)[: draft.choices.integer(1, 2)])
@@ -49,7 +49,7 @@ def _while_loop(draft: Draft) -> Arguments:
     number = draft.given(torch.tensor(draft.choices.integer(0, 1)))
     most: Any = draft.choices.integer(1, MOST_ITERATIONS)
     limit = [draft.given(torch.tensor(most))] if draft.choices.chance(50) else []
-    operands = _operands(draft, 2)
+    operands = _operands(draft, 2, lambda value: is_plain(value.tensor))
     # After one iteration they are results of the body, which rounds.
     blurred = [replace(value, exact=not rounds(value.tensor)) for value in operands]
     body = _drawn(draft, [number, *limit, *blurred])
@@ -79,8 +79,12 @@ def _predicate(draft: Draft) -> DraftValue:
     return pred
 
 
-def _operands(draft: Draft, most: int) -> list[DraftValue]:
-    return [draft.tensor() for _ in range(draft.choices.integer(1, most))]
+def _operands(draft: Draft, most: int, fits: Callable[[DraftValue], bool]) -> list[DraftValue]:
+    """Operands that fit, of those at hand or as new inputs."""
+    found = [draft.tensor(where=fits) for _ in range(draft.choices.integer(1, most))]
+    if not all(map(fits, found)):
+        raise CallRejected("a new input that PyTorch takes for no operand of control flow")
+    return found
 
 
 def _drawn(draft: Draft, operands: Sequence[DraftValue]) -> Draft:
@@ -142,18 +146,18 @@ def _separate(body: Draft, results: Sequence[DraftValue]) -> list[DraftValue]:
     taken = {storage_key(value.tensor) for value in body.values if value.ref.name in body.inputs}
     found = []
     for value in results:
-        if storage_key(value.tensor) in taken or not value.tensor.is_contiguous() or _is_lazy(value.tensor):
+        if storage_key(value.tensor) in taken or not is_plain(value.tensor):
             options = {"memory_format": torch.contiguous_format}
             body.call("torch.clone", Arguments((value,), options), exact=True, cuts=False)
             value = body.values[-1]
-        if _is_lazy(value.tensor):
+        if is_lazy(value.tensor):
             raise CallRejected("a body's result that is lazily conjugated or negated")
         taken.add(storage_key(value.tensor))
         found.append(value)
     return found
 
 
-def _is_lazy(tensor: torch.Tensor) -> bool:
+def is_lazy(tensor: torch.Tensor) -> bool:
     return tensor.is_conj() or tensor.is_neg()
 
 
