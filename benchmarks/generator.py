@@ -12,6 +12,7 @@ def main() -> None:
     parser.add_argument("--time", type=float, default=60.0, help="seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-ops", type=int, default=5, help="calls in a program, at most")
+    parser.add_argument("--programs", type=int, help="stop after this many: rates rise as samples are kept")
     given = parser.parse_args()
 
     import torch
@@ -23,7 +24,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rules, reached, drafts = all_rules(), Vocabulary(), Drafts()
     started, worked, told = time.monotonic(), time.process_time(), 0.0
-    while (seconds := time.monotonic() - started) < given.time:
+    while (seconds := time.monotonic() - started) < given.time and drafts.programs_kept != given.programs:
         reached.add(nth_program(given.seed, drafts.programs_kept, max_ops=given.max_ops, drafts=drafts))
         if seconds - told >= given.time / 10:
             told = seconds

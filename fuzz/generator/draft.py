@@ -85,6 +85,7 @@ class Draft:
     ``writes`` holds until the operand is drawn that the op is going to write to.
     ``specials`` puts infinities, nans and negative zeros into new inputs, and lets them into results. ``grow`` appends
     a call to a draft of a program inside of this one, and ``depth`` says inside of how many others this one is.
+    ``most`` is how many calls it may have.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Draft:
         self.choices = choices
         self.specials = specials
         self.grow = grow
+        self.most = 1
         self.depth = 0 if outer is None else outer.depth + 1
         self.inputs: dict[str, Tensor] = {}
         self.values: list[DraftValue] = []

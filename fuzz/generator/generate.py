@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch import fake_tensors, symbolic_shapes
 from torchstone.conformance.custom.registration import lookup as lookup_own
 from torchstone.conformance.custom.registration import needed_tags
 from torchstone.conformance.oracle.equality import equal_tensors
@@ -87,7 +88,10 @@ def nth_program(
 def _draw_calls(draft: Draft, pool: Pool, max_ops: int, must: Pool | None, drafts: Drafts) -> Draft | None:
     length = draft.choices.integer(1, max_ops)
     lead = draft.choices.integer(0, length - 1) if must else -1
+    draft.most = length
     for at in range(length):
+        if len(draft.calls) >= length:
+            break
         if not extend(draft, must if must and at == lead else pool, drafts) and at == lead:
             return None
     return draft if draft.calls else None
@@ -124,13 +128,14 @@ def _draws(draft: Draft) -> bool | None:
 
 def runs_fake(program: Program, inputs: Sequence[torch.Tensor], real: Sequence[torch.Tensor]) -> bool:
     """Whether the program runs on fake tensors and promises the shapes and dtypes of its real results."""
-    from torchstone.compiler._torch.fake_tensors import FakeTensorMode
-    from torchstone.compiler._torch.symbolic_shapes import ShapeEnv
-
     try:
         # PyTorch asks which sizes a loop makes new.
-        shapes = {"shape_env": ShapeEnv(), "static_shapes": True} if any(c.bodies() for c in program.calls) else {}
-        with FakeTensorMode(allow_non_fake_inputs=False, **shapes) as mode:
+        shapes = (
+            {"shape_env": symbolic_shapes.ShapeEnv(), "static_shapes": True}
+            if any(c.bodies() for c in program.calls)
+            else {}
+        )
+        with fake_tensors.FakeTensorMode(allow_non_fake_inputs=False, **shapes) as mode:
             promised = _tensors(program(*(mode.from_tensor(tensor) for tensor in inputs)))
         return [(t.shape, t.dtype) for t in promised] == [(t.shape, t.dtype) for t in real]
     except Exception:  # data-dependent shapes, ops without a meta kernel: a compiler could not capture them either

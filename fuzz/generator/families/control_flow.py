@@ -70,7 +70,7 @@ def _while_loop(draft: Draft) -> Arguments:
 def _predicate(draft: Draft) -> DraftValue:
     """A bool of no dims: one at hand, a new input, or whether an exact value has anything but zeros."""
     draft.needs_exact = True
-    if draft.choices.chance(40):
+    if len(draft.calls) + 1 < draft.most and draft.choices.chance(60):
         draft.call("torch.any", Arguments((draft.tensor(),)), exact=True, cuts=False)
         pred = draft.values[-1]
     else:
