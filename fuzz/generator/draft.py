@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,10 @@ from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
 from torchstone.fuzz.generator import values
 from torchstone.fuzz.generator.choices import Choices
+from torchstone.fuzz.generator.novelty import TRIES, Feature, Novelty
 from torchstone.fuzz.generator.writes import Memory, is_writable, why_undefined
+
+T = TypeVar("T")
 
 LIMITS = {False: 1e4, True: 1e12}
 """Magnitude above which a result is refused: what follows it would overflow a half or drown in rounding.
@@ -33,7 +36,7 @@ ANY = (-4.0, 4.0)
 NUMEL = 4096
 KNOWN = {dtype for dtype, _ in values.DTYPES} | {torch.complex128}
 
-_STATE = ("inputs", "values", "calls", "used", "_loose", "_copies")
+_STATE = ("inputs", "values", "calls", "used", "features", "_made_by", "_loose", "_copies")
 """What of a draft is as it was after a call that is refused."""
 
 
@@ -85,7 +88,8 @@ class Draft:
     ``writes`` holds until the operand is drawn that the op is going to write to.
     ``specials`` puts infinities, nans and negative zeros into new inputs, and lets them into results. ``grow`` appends
     a call to a draft of a program inside of this one, and ``depth`` says inside of how many others this one is.
-    ``most`` is how many calls it may have.
+    ``most`` is how many calls it may have. ``novelty`` says what no program had yet, which then is drawn more often;
+    ``op`` is the one that is drawn for.
     """
 
     def __init__(
@@ -94,23 +98,50 @@ class Draft:
         specials: bool = False,
         grow: Callable[[Draft], bool] = lambda body: False,
         outer: Draft | None = None,
+        novelty: Novelty | None = None,
     ) -> None:
         self.choices = choices
         self.specials = specials
         self.grow = grow
         self.most = 1
+        self.novelty = novelty
+        self.op = ""
+        self.features: set[Feature] = set()
+        self._made_by: dict[str, str] = {}
         self.depth = 0 if outer is None else outer.depth + 1
         self.inputs: dict[str, Tensor] = {}
         self.values: list[DraftValue] = []
         self.calls: list[Call] = []
         self.used: set[str] = set()
         self.drawn: set[Ref] = set()
-        self.base = choices.weighted(values.DTYPES) if outer is None else outer.base
+        self.base = self._draw_base() if outer is None else outer.base
         self.all_magnitudes = choices.chance(ALL_MAGNITUDES) if outer is None else outer.all_magnitudes
         self.needs_exact = self.writes = False
         self._loose: set[int] = set()  # storages of which PyTorch leaves open whether they are one with another
         self._copies: dict[int, torch.UntypedStorage] = {}
         self.dtypes: frozenset[torch.dtype] = frozenset()
+
+    def _draw_base(self) -> torch.dtype:
+        hot = self.novelty.hot_dtypes() if self.novelty else []
+        hot = [dtype for dtype, _ in values.DTYPES if dtype in hot]
+        return self.choices.pick(hot) if hot and self.choices.chance(30) else self.choices.weighted(values.DTYPES)
+
+    def novel(self, kind: str, draw: Callable[[], T], fact: Callable[[T], Hashable] = lambda drawn: drawn) -> T:
+        """Return what is drawn; of several the first of which the op has had no such fact, if there is guidance."""
+        drawn = first = draw()
+        for _ in range(TRIES - 1 if self.novelty else 0):
+            if self.novelty and self.novelty.is_new((self.op, kind, fact(drawn))):
+                return drawn
+            drawn = draw()
+        return first
+
+    @property
+    def last_made_by(self) -> str | None:
+        """The op whose result is the newest that no call takes."""
+        for value in reversed(self.values):
+            if value.ref.name in self._made_by and value.ref.name not in self.used:
+                return self._made_by[value.ref.name]
+        return None
 
     # What rules draw
 
@@ -157,7 +188,7 @@ class Draft:
         elif fitting and not self.choices.chance(20):
             chosen = self.choices.pick(fitting)
         else:
-            wanted = tuple(shape) if shape is not None else values.draw_shape(self.choices, ranks)
+            wanted = tuple(shape) if shape is not None else self._draw_shape(ranks)
             chosen = self.fresh(wanted, dtype or self.dtype(), bounds, distinct, writes)
         self.drawn.add(chosen.ref)
         return chosen
@@ -167,9 +198,13 @@ class Draft:
         allowed = [(dtype, weight) for dtype, weight in values.DTYPES if not self.dtypes or dtype in self.dtypes]
         if not allowed:
             raise CallRejected("no dtype of ours is taken")
-        if self.base in dict(allowed) and not self.choices.chance(20):
+        met = self.novelty is not None and not self.novelty.is_new((self.op, "dtype", self.base))
+        if self.base in dict(allowed) and not self.choices.chance(40 if met else 20):
             return self.base
-        return self.choices.weighted(allowed)
+        return self.novel("dtype", lambda: self.choices.weighted(allowed))
+
+    def _draw_shape(self, ranks: Sequence[int] | None) -> tuple[int, ...]:
+        return self.novel("rank", lambda: values.draw_shape(self.choices, ranks), len)
 
     def fresh(
         self,
@@ -195,7 +230,10 @@ class Draft:
             drawn = values.draw_row(self.choices, drawn, self.specials)
         elif self.specials and not distinct:
             drawn = values.insert_specials(self.choices, drawn)
-        laid = values.draw_layout(self.choices, drawn, expand=not distinct)
+        layouts = values.LAYOUTS[:-1] if distinct else values.LAYOUTS
+        layout = self.novel("layout", lambda: self.choices.weighted(layouts))
+        laid = values.draw_layout(self.choices, drawn, layout=layout)
+        self.features.add((self.op, "layout", layout))
         return self.given(laid if not writes or is_writable(laid) else drawn)
 
     def given(self, tensor: Tensor, exact: bool = True) -> DraftValue:
@@ -213,7 +251,7 @@ class Draft:
 
     def body(self, operands: Iterable[DraftValue]) -> Draft:
         """Return the draft of a program inside of this one, which these are given to. Inputs of its own come after."""
-        inner = Draft(self.choices, self.specials, self.grow, self)
+        inner = Draft(self.choices, self.specials, self.grow, self, self.novelty)
         for operand in operands:
             name = f"x{len(inner.inputs)}"
             inner.inputs[name] = operand.tensor
@@ -323,6 +361,8 @@ class Draft:
         name = f"v{len(self.calls)}"
         call = drawn.map_arguments(lambda leaf: leaf.ref if isinstance(leaf, DraftValue) else leaf)
         self.calls.append(replace(call, result=name))
+        self._made_by[name] = self.op
+        self._note(operands)
         self.used |= {operand.ref.name for operand in operands}
         # What shares memory with what was written is another value now, which has to be seen, unless it is the result.
         unseen = {v.ref.name for v in changed if not any(v.tensor is tensor for tensor in returned)}
@@ -330,6 +370,13 @@ class Draft:
         for at, (path, tensor) in enumerate(found):
             is_exact = not rounds(tensor) or (all_exact if told is None else told[at])
             self.values.append(DraftValue(Ref(name, path), tensor, is_exact))
+
+    def _note(self, operands: Iterable[DraftValue]) -> None:
+        self.features.add((self.op, "called", True))
+        for operand in operands:
+            self.features |= {(self.op, "dtype", operand.dtype), (self.op, "rank", operand.dim)}
+            if operand.ref.name in self._made_by:
+                self.features.add((self.op, "after", self._made_by[operand.ref.name]))
 
     def attempt(self, draw: Callable[[Draft], None]) -> bool:
         """Run ``draw`` and keep what it added to the program, unless it is refused."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torchstone.fuzz.generator.draft import Draft
+from torchstone.fuzz.generator.novelty import CANDIDATES
 from torchstone.fuzz.generator.rules import OpRule
 
 ATTEMPTS = 20
@@ -41,7 +42,16 @@ class Pool:
         """Draw an op."""
         weights = WEIGHTS_BESIDE_VIEWS if draft.has_views else WEIGHTS
         weighted = [(kind, weight) for kind, weight in zip(self._kinds, weights, strict=True) if kind]
-        return draft.choices.pick(draft.choices.weighted(weighted))
+        kind = draft.choices.weighted(weighted)
+        first = draft.choices.pick(kind)
+        novelty = draft.novelty
+        if novelty is None:
+            return first
+        drawn = [first, *(draft.choices.pick(kind) for _ in range(CANDIDATES - 1))]
+        after = draft.last_made_by
+        best = max(drawn, key=lambda rule: novelty.score(rule.op, (rule.target, rule.inplace), draft.base, after))
+        novelty.try_op(best.op)
+        return best
 
     @functools.cached_property
     def without_bodies(self) -> Pool:

@@ -21,6 +21,7 @@ from torchstone.fuzz.generator.catalog import all_rules
 from torchstone.fuzz.generator.choices import Choices, SeededChoices
 from torchstone.fuzz.generator.draft import Draft
 from torchstone.fuzz.generator.extend import ATTEMPTS, Drafts, Pool, extend
+from torchstone.fuzz.generator.novelty import Novelty
 from torchstone.fuzz.generator.rules import OpRule
 
 DEEPEST = 2
@@ -43,13 +44,15 @@ def generate(
     index: int = 0,
     specials: bool = False,
     drafts: Drafts | None = None,
+    novelty: Novelty | None = None,
 ) -> Case:
     """Build a case: a valid program of 1 to ``max_ops`` calls, and its inputs.
 
     ``rules`` are the ops to choose from (all of them if empty); ``must`` are ops of which the program calls at least
     one; ``seed`` and ``index`` go into the case's id; ``drafts`` are counted on. Every call has run in eager with a
     finite result, and the program under fake tensors. ``specials`` allows infinities and nans, in inputs and in
-    results. Raises NothingGenerated when no call of the ops could be drawn.
+    results. With ``novelty`` what no program had is drawn more often; it is told what this one has. Raises
+    NothingGenerated when no call of the ops could be drawn.
     """
     drafts = drafts if drafts is not None else Drafts()
     pool, musts = Pool(rules) if rules else _whole_pool(), Pool(must) if must else None
@@ -63,9 +66,11 @@ def generate(
         for _ in range(ATTEMPTS):
             torch.default_generator.manual_seed(0)  # which calls do depends on what the ones before them draw
             drafts.programs += 1
-            draft = _draw_calls(Draft(choices, specials, grow), pool, max_ops, musts, drafts)
+            draft = _draw_calls(Draft(choices, specials, grow, novelty=novelty), pool, max_ops, musts, drafts)
             if draft and (draws := _draws(draft)) is not None:
                 drafts.programs_kept += 1
+                if novelty is not None:
+                    novelty.keep(draft.features)
                 return _case(draft, seed, index, (DRAWS,) if draws else ())
     names = ", ".join(rule.op for rule in (musts or pool).rules[:5])
     raise NothingGenerated(f"no valid call of {names} could be drawn in {ATTEMPTS} attempts")
@@ -79,20 +84,23 @@ def nth_program(
     must: Sequence[OpRule] = (),
     specials: bool = False,
     drafts: Drafts | None = None,
+    novelty: Novelty | None = None,
 ) -> Case:
-    """Return the program number ``index`` of the stream ``seed``: the same in every run, whatever came before it."""
+    """Return the program number ``index`` of the stream ``seed``: the same in every run, whatever came before it.
+
+    With ``novelty`` it depends on what came before it, too.
+    """
     choices = SeededChoices(f"{seed}:{index}")
-    return generate(choices, rules, max_ops, must, str(seed), index, specials, drafts)
+    return generate(choices, rules, max_ops, must, str(seed), index, specials, drafts, novelty)
 
 
 def _draw_calls(draft: Draft, pool: Pool, max_ops: int, must: Pool | None, drafts: Drafts) -> Draft | None:
     length = draft.choices.integer(1, max_ops)
     lead = draft.choices.integer(0, length - 1) if must else -1
-    draft.most = length
     for at in range(length):
-        if len(draft.calls) >= length:
-            break
-        if not extend(draft, must if must and at == lead else pool, drafts) and at == lead:
+        left = length - len(draft.calls) - (at < lead)  # a call may take two
+        draft.most = len(draft.calls) + left
+        if left and not extend(draft, must if must and at == lead else pool, drafts) and at == lead:
             return None
     return draft if draft.calls else None
 
@@ -129,13 +137,11 @@ def _draws(draft: Draft) -> bool | None:
 def runs_fake(program: Program, inputs: Sequence[torch.Tensor], real: Sequence[torch.Tensor]) -> bool:
     """Whether the program runs on fake tensors and promises the shapes and dtypes of its real results."""
     try:
-        # PyTorch asks which sizes a loop makes new.
-        shapes = (
-            {"shape_env": symbolic_shapes.ShapeEnv(), "static_shapes": True}
-            if any(c.bodies() for c in program.calls)
-            else {}
-        )
-        with fake_tensors.FakeTensorMode(allow_non_fake_inputs=False, **shapes) as mode:
+        options: dict[str, Any] = {}
+        if any(call.bodies() for call in program.calls):  # PyTorch asks for the sizes that a loop makes new
+            new = symbolic_shapes.ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+            options = {"shape_env": new, "static_shapes": True}
+        with fake_tensors.FakeTensorMode(allow_non_fake_inputs=False, **options) as mode:
             promised = _tensors(program(*(mode.from_tensor(tensor) for tensor in inputs)))
         return [(t.shape, t.dtype) for t in promised] == [(t.shape, t.dtype) for t in real]
     except Exception:  # data-dependent shapes, ops without a meta kernel: a compiler could not capture them either

@@ -47,7 +47,7 @@ class OpRule:
 
     def add_to(self, draft: Draft) -> None:
         """Append a call of this op to the program; raises CallRejected when the drawn call does not do."""
-        draft.needs_exact, draft.dtypes = self.jumps, self.dtypes
+        draft.op, draft.needs_exact, draft.dtypes = self.op, self.jumps, self.dtypes
         percent = IN_PLACE_ON_VIEW if draft.has_views else IN_PLACE
         draft.writes = self.inplace is not None and (self.assigns or draft.choices.chance(percent))
         writes = draft.writes

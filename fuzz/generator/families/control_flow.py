@@ -95,6 +95,7 @@ def _drawn(draft: Draft, operands: Sequence[DraftValue]) -> Draft:
         body.grow(body)
     if not _last_results(body) or not torch.equal(before, torch.default_generator.get_state()):
         raise CallRejected("a body without results, or of random numbers")
+    draft.features |= body.features
     return body
 
 
