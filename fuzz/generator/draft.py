@@ -135,13 +135,12 @@ class Draft:
             drawn = draw()
         return first
 
-    @property
-    def last_made_by(self) -> str | None:
-        """The op whose result is the newest that no call takes."""
-        for value in reversed(self.values):
-            if value.ref.name in self._made_by and value.ref.name not in self.used:
-                return self._made_by[value.ref.name]
-        return None
+    def unpaired(self, fitting: Sequence[DraftValue]) -> list[DraftValue]:
+        """Of these the results of ops after which no program had this one, if there is guidance."""
+        if self.novelty is None:
+            return []
+        made = [(value, self._made_by.get(value.ref.name)) for value in fitting]
+        return [value for value, op in made if op and self.novelty.is_new((self.op, "after", op))]
 
     # What rules draw
 
@@ -183,6 +182,8 @@ class Draft:
         views = [v for v in fitting if self._shares_memory(v)] if writes else []
         if views and self.choices.chance(75):  # what is written has to be seen under another name
             chosen = self.choices.pick(views)
+        elif (unpaired := self.unpaired(fitting)) and self.choices.chance(75):
+            chosen = self.choices.pick(unpaired)
         elif waiting and self.choices.chance(75):
             chosen = self.choices.pick(waiting)
         elif fitting and not self.choices.chance(20):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torchstone.fuzz.generator.draft import Draft
-from torchstone.fuzz.generator.novelty import CANDIDATES
+from torchstone.fuzz.generator.novelty import CANDIDATES, GUIDED
 from torchstone.fuzz.generator.rules import OpRule
 
 ATTEMPTS = 20
@@ -47,9 +47,11 @@ class Pool:
         novelty = draft.novelty
         if novelty is None:
             return first
-        drawn = [first, *(draft.choices.pick(kind) for _ in range(CANDIDATES - 1))]
-        after = draft.last_made_by
-        best = max(drawn, key=lambda rule: novelty.score(rule.op, (rule.target, rule.inplace), draft.base, after))
+        drawn = [
+            first,
+            *(draft.choices.pick(kind) for _ in range(CANDIDATES - 1 if draft.choices.chance(GUIDED) else 0)),
+        ]
+        best = max(drawn, key=lambda rule: novelty.score(rule.op, (rule.target, rule.inplace), draft.base))
         novelty.try_op(best.op)
         return best
 

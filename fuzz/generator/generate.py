@@ -72,6 +72,8 @@ def generate(
                 if novelty is not None:
                     novelty.keep(draft.features)
                 return _case(draft, seed, index, (DRAWS,) if draws else ())
+            if draft and novelty is not None:
+                novelty.refuse(draft.features)
     names = ", ".join(rule.op for rule in (musts or pool).rules[:5])
     raise NothingGenerated(f"no valid call of {names} could be drawn in {ATTEMPTS} attempts")
 

@@ -13,10 +13,12 @@ Feature: TypeAlias = tuple[str, str, Hashable]
 
 TRIES = 3
 """How often something is drawn for one that is new: then the first is taken."""
-CANDIDATES = 8
-"""Ops that are drawn, of which the one with most to be seen is taken."""
-PATIENCE = 3
+CANDIDATES, GUIDED = 5, 60
+"""Ops that are drawn, of which the one with most to be seen is taken, and for how many of a hundred calls."""
+PATIENCE = 8
 """How often an op is tried with nothing to show for it before it is no better than others."""
+WHOLE_PROGRAM = 4
+"""For how many tries one counts that cost a program."""
 HOT_PROGRAMS = 40
 """For how many programs what was in a program of interest is drawn more often."""
 
@@ -43,17 +45,21 @@ class Novelty:
         """Return the dtypes that are hot."""
         return [what for what in self._hot if isinstance(what, torch.dtype) and self.is_hot(what)]
 
-    def score(self, op: str, targets: Iterable[str | None], dtype: torch.dtype, after: str | None) -> int:
-        """Return how much is to be seen of an op, which calls these, on a dtype and on a result of another op."""
+    def score(self, op: str, targets: Iterable[str | None], dtype: torch.dtype) -> int:
+        """Return how much is to be seen of an op, which calls these, in a program of a dtype."""
         if not self._had[op]:
-            new = 4 if self._tried[op] < PATIENCE else 1
+            new = 3 if self._tried[op] < PATIENCE else 0
         else:
-            new = self.is_new((op, "dtype", dtype)) + 2 * (after is not None and self.is_new((op, "after", after)))
+            new = int(self.is_new((op, "dtype", dtype)))
         return new + 2 * any(map(self.is_hot, targets))
 
     def try_op(self, op: str) -> None:
         """Take note that a call of an op is drawn, whether or not it does."""
         self._tried[op] += 1
+
+    def refuse(self, features: Iterable[Feature]) -> None:
+        """Take note of what a program had that does not do."""
+        self._tried.update(dict.fromkeys({op for op, _, _ in features}, WHOLE_PROGRAM))
 
     def keep(self, features: Iterable[Feature]) -> None:
         """Take note of what a program had."""
