@@ -20,6 +20,7 @@ from torchstone.fuzz.findings import Findings, FuzzFinding
 from torchstone.fuzz.generator.generate import Drafts
 from torchstone.fuzz.generator.rules import OpRule
 from torchstone.fuzz.generator.variants import nth_case
+from torchstone.fuzz.guidance import Guidance
 from torchstone.fuzz.saved import save
 from torchstone.fuzz.vocabulary import Vocabulary
 from torchstone.reducers import failure
@@ -47,7 +48,8 @@ class CampaignOptions:
     ``pool``: ops to build programs of, all if empty; ``must``: ops of which every program calls one; ``programs``: how
     many at most; ``python``: the interpreter of the backend, this one if None; ``reduce_seconds`` bounds the reduction
     of one finding. The stream of programs depends on ``seed``, ``pool``, ``must``, ``max_ops`` and ``specials`` (nan,
-    inf and -0 in the inputs) alone, but for causes that are known by then and left out.
+    inf and -0 in the inputs) alone, but for causes that are known by then and left out; if it is ``guided``, on what
+    earlier programs had and what became of them, too.
     """
 
     backend: str
@@ -63,6 +65,7 @@ class CampaignOptions:
     reduce_seconds: float = 60.0
     specials: bool = False
     python: str | None = None
+    guided: bool = True
 
 
 @dataclass
@@ -83,6 +86,7 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     reached: Vocabulary = field(default_factory=Vocabulary)
     drafts: Drafts = field(default_factory=Drafts)
+    guidance: Guidance = field(default_factory=Guidance)
     dtypes: Counter[str] = field(default_factory=Counter)
     findings: Findings = field(default_factory=Findings)
     right: deque[Case] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
@@ -120,6 +124,7 @@ def run_campaign(
         try:
             for case, verdict in verdicts(pool, _stream(plan, tally)):
                 count(tally, case, verdict)
+                tally.guidance.learn(case, verdict)
                 tally.findings.note(case, verdict)
                 if verdict.failed:
                     triage(plan, tally, pool, case, verdict, progress)
@@ -147,7 +152,16 @@ def _stream(plan: CampaignOptions, tally: Tally) -> Iterator[Case]:
     for index in itertools.count(tally.next):
         if tally.seconds >= plan.seconds or (plan.programs is not None and index >= plan.programs):
             return
-        case = nth_case(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials, tally.drafts)
+        case = nth_case(
+            plan.seed,
+            index,
+            plan.pool,
+            plan.max_ops,
+            plan.must,
+            plan.specials,
+            tally.drafts,
+            tally.guidance if plan.guided else None,
+        )
         case = tally.findings.spared(case, asked_for)
         tally.drawn = index + 1
         tally.pending.append(index)
