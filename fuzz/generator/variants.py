@@ -18,7 +18,7 @@ from torchstone.fuzz.generator.generate import Drafts, nth_program
 from torchstone.fuzz.generator.novelty import TRIES, Novelty
 from torchstone.fuzz.generator.rules import OpRule
 
-WEIGHTS = ((DEFAULT, 70), ("backward", 15), ("dynamic", 10), ("batch", 5))
+WEIGHTS = ((DEFAULT, 60), ("backward", 15), ("dynamic", 10), ("batch", 5), ("rewritten", 10))
 """The variants, and of a hundred programs how many are asked in each."""
 
 

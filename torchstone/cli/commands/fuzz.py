@@ -63,6 +63,10 @@ def fuzz(
     special_values: Annotated[
         bool, typer.Option("--special-values", help="Put nan, inf and -0 into inputs, which are finite otherwise.")
     ] = False,
+    guidance: Annotated[
+        bool,
+        typer.Option("--guidance/--no-guidance", help="Draw first what no program had, and what had news of late."),
+    ] = True,
     programs: Annotated[int | None, typer.Option("--programs", min=1, help="Stop after this many programs.")] = None,
     jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a program may take.")] = 60.0,
@@ -105,6 +109,7 @@ def fuzz(
             programs=programs,
             reduce_seconds=reduce_seconds,
             specials=special_values,
+            guided=guidance,
             python=pythons.get(name),
         )
         codes.append(_campaign(plan, op or (), known or (), alone))
