@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.control_flow import is_traced
+from torchstone.compiler._torch.modes import DisableTorchFunction
+from torchstone.compiler._torch.tensors import storage_key
 
 COND, WHILE_LOOP = "torch.cond", "torch.while_loop"
 
@@ -23,10 +25,12 @@ Body = Callable[..., Any]
 
 
 def cond(pred: Tensor, true_fn: Body, false_fn: Body, operands: Sequence[Tensor] = ()) -> Any:
-    """One of two functions of the operands, as ``torch.cond``."""
+    """One of two functions of the operands, as ``torch.cond``. Raises RuntimeError for what PyTorch refuses."""
     if is_traced():
         return torch.ops.higher_order.cond(pred, true_fn, false_fn, tuple(operands))
-    return (true_fn if bool(pred) else false_fn)(*operands)
+    if pred.dtype != torch.bool or pred.numel() != 1:
+        raise RuntimeError(f"{COND}: the condition has to be one bool, got {pred.dtype} {tuple(pred.shape)}")
+    return _separate((true_fn if bool(pred) else false_fn)(*operands), operands, COND)
 
 
 def while_loop(cond_fn: Body, body_fn: Body, carried_inputs: Sequence[Tensor]) -> Any:
@@ -40,8 +44,22 @@ def while_loop(cond_fn: Body, body_fn: Body, carried_inputs: Sequence[Tensor]) -
     for done in range(MOST_ITERATIONS):
         if not bool(cond_fn(*carried)):
             return carried if done else tuple(tensor.clone() for tensor in carried)
-        carried = tuple(body_fn(*carried))
+        carried = tuple(_separate(body_fn(*carried), carried, WHILE_LOOP))
     raise RuntimeError(f"{WHILE_LOOP}: not at an end after {MOST_ITERATIONS} iterations")
+
+
+def _separate(results: Any, operands: Sequence[Tensor], target: str) -> Any:
+    """The results of a body, each in memory of its own: PyTorch refuses others once it traces the call."""
+    with DisableTorchFunction():  # whoever watches the program's calls has no interest in these
+        taken = {storage_key(tensor) for tensor in operands if tensor.numel()}
+        for result in results if isinstance(results, tuple | list) else (results,):
+            if isinstance(result, Tensor) and result.numel():
+                if storage_key(result) in taken:
+                    raise RuntimeError(
+                        f"{target}: a result of its body shares memory with an operand or another result"
+                    )
+                taken.add(storage_key(result))
+    return results
 
 
 FUNCTIONS: Mapping[str, Body] = {COND: cond, WHILE_LOOP: while_loop}

@@ -80,11 +80,11 @@ def _predicate(draft: Draft) -> DraftValue:
 
 
 def _operands(draft: Draft, most: int, fits: Callable[[DraftValue], bool]) -> list[DraftValue]:
-    """Operands that fit, of those at hand or as new inputs."""
+    """Operands that fit, of those at hand or as new inputs, none in the memory of another: PyTorch refuses these."""
     found = [draft.tensor(where=fits) for _ in range(draft.choices.integer(1, most))]
     if not all(map(fits, found)):
         raise CallRejected("a new input that PyTorch takes for no operand of control flow")
-    return found
+    return list({storage_key(value.tensor): value for value in found}.values())
 
 
 def _drawn(draft: Draft, operands: Sequence[DraftValue]) -> Draft:

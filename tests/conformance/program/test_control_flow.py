@@ -91,7 +91,7 @@ def test_a_body_sees_its_operands_alone() -> None:
 def test_the_float64_twin_has_wider_bodies() -> None:
     cast = Program(("a",), (Call("torch.Tensor.to", (A, torch.float16), {}, "c"),), (Ref("c"),))
     whole = Program(("p", "x"), (Call("torch.cond", (Ref("p"), cast, cast, (Ref("x"),)), {}, "v"),), Ref("v"))
-    (wide,) = widen_program(whole)(torch.tensor(True), X.double())
+    (wide,) = widen_program(whole)(torch.tensor(True), X)
     assert wide.dtype == torch.float64
 
 
