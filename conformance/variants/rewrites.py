@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import base_name
 from torchstone.compiler._torch.tensors import known_version
 from torchstone.conformance.controls.decomposed import LEFT_OUT, core_table
@@ -272,7 +272,7 @@ def _decomposed(case: Case, values: dict[str, Any]) -> Program:
     return program.rename(dict(zip(names, case.program.inputs, strict=True)))
 
 
-class _Steps(TorchDispatchMode):
+class _Steps(ComputingMode):
     """Writes down the core ATen ops that are dispatched, and decomposes all others."""
 
     def __init__(self, inputs: Inputs) -> None:

@@ -238,8 +238,9 @@ class Draft:
         return self.given(laid if not writes or is_writable(laid) else drawn)
 
     def given(self, tensor: Tensor, exact: bool = True) -> DraftValue:
-        """Add this very tensor as an input; to a body, which may not write to it, as plain as torch.while_loop asks."""
-        if self.depth and not is_plain(tensor):
+        """Add this very tensor as an input; to a body, which may not write to it, plain and in memory of its own, as
+        PyTorch asks."""
+        if self.depth:
             tensor = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
         self._check("an input", tensor)
         name = f"x{len(self.inputs)}"
