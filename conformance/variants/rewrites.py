@@ -31,6 +31,7 @@ from torchstone.compiler._torch.tensors import known_version
 from torchstone.conformance.controls.decomposed import LEFT_OUT, core_table
 from torchstone.conformance.oracle.equality import same_bits
 from torchstone.conformance.oracle.op_traits.execution import READS_THE_LAYOUT
+from torchstone.conformance.oracle.op_traits.order_of_terms import COMBINED, COMMUTES
 from torchstone.conformance.program.call_targets import name_of
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves, map_leaves
@@ -157,14 +158,8 @@ def _transposed(writer: Writer, call: Call) -> Call | None:
     return writer.given(call, turned)
 
 
-_LOGICAL = [f"{kind}_{op}" for kind in ("logical", "bitwise") for op in ("and", "or", "xor")]
-COMMUTATIVE = frozenset(
-    ["add", "mul", "maximum", "minimum", "fmax", "fmin", "eq", "ne", "hypot", "gcd", "lcm", *_LOGICAL]
-)
-
-
 def _commuted(writer: Writer, call: Call) -> Call | None:
-    if call.operator not in COMMUTATIVE or len(call.args) != 2 or call.kwargs or call.target.endswith("_"):
+    if not COMMUTES.has(call.operator) or len(call.args) != 2 or call.kwargs or call.target.endswith("_"):
         return None
     one, other = (writer.value(arg) if isinstance(arg, Ref) else None for arg in call.args)
     if not (isinstance(one, Tensor) and isinstance(other, Tensor)) or one.dtype != other.dtype:
@@ -194,20 +189,9 @@ def _split(writer: Writer, call: Call) -> Ref | None:
     return writer.add("torch.cat", parts, 0)
 
 
-COMBINED = {
-    "torch.sum": "torch.add",
-    "torch.prod": "torch.mul",
-    "torch.amax": "torch.maximum",
-    "torch.amin": "torch.minimum",
-    "torch.any": "torch.logical_or",
-    "torch.all": "torch.logical_and",
-}
-"""Reductions, and how the results of two parts become that of the whole."""
-
-
 def _folded(writer: Writer, call: Call) -> Ref | None:
     tensors = writer.tensors(call)
-    if call.target not in COMBINED or len(call.args) != 1 or call.kwargs or len(tensors) != 1:
+    if not _reduces(call) or len(call.args) != 1 or call.kwargs or len(tensors) != 1:
         return None
     (tensor,) = tensors
     if not tensor.dim() or tensor.shape[0] < 2 or not tensor.numel():
@@ -217,7 +201,11 @@ def _folded(writer: Writer, call: Call) -> Ref | None:
         writer.add(call.target, writer.add("torch.narrow", call.args[0], 0, start, length))
         for start, length in ((0, middle), (middle, tensor.shape[0] - middle))
     ]
-    return writer.add(COMBINED[call.target], *parts)
+    return writer.add(f"torch.{COMBINED.ops[call.operator]}", *parts)
+
+
+def _reduces(call: Call) -> bool:
+    return COMBINED.has(call.operator) and call.target == f"torch.{call.operator}"
 
 
 def _rows(writer: Writer, call: Call) -> int | None:
@@ -233,7 +221,7 @@ def _rows(writer: Writer, call: Call) -> int | None:
 def _kept_rows(writer: Writer, call: Call) -> int | None:
     """The length of dim 0 of a reduction along others; None for other calls."""
     tensors, result = writer.tensors(call), writer.values[call.result]
-    if call.target not in COMBINED or len(call.args) != 2 or len(tensors) != 1 or not isinstance(result, Tensor):
+    if not _reduces(call) or len(call.args) != 2 or len(tensors) != 1 or not isinstance(result, Tensor):
         return None
     (tensor,), dims = tensors, call.args[1]
     dims = [dims] if isinstance(dims, int) else dims

@@ -31,7 +31,7 @@ def test_it_reaches_more_with_as_many_programs(guided: list[Case]) -> None:
         one.add(case)
     for case in guided:
         other.add(case)
-    assert len(other.ops) > len(one.ops) and len(other.dtypes) > len(one.dtypes)
+    assert len(other.ops) > len(one.ops)
 
 
 def test_the_same_programs_and_verdicts_give_the_same_program(guided: list[Case]) -> None:
