@@ -75,11 +75,12 @@ def test_it_is_written_and_read_as_data() -> None:
     forbidden = BOTH.to_json().replace("torch.sin", "os.system")
     with pytest.raises(ProgramError, match=r"unknown or forbidden target 'os\.system'"):
         Program.from_json(forbidden)
-    deep = Program(("x",), (), (Ref("x"),))
+    flat = Program(("x",), (), (Ref("x"),))
+    deep = flat
     for _ in range(40):
-        deep = Program(("x",), (Call("torch.cond", (Ref("x"), deep, deep, (Ref("x"),)), {}, "v"),), (Ref("v"),))
-        if len(deep.to_json()) > 100_000:
-            break
+        deep = Program(("x",), (Call("torch.cond", (Ref("x"), deep, flat, (Ref("x"),)), {}, "v"),), (Ref("v"),))
+    with pytest.raises(ProgramError, match="nested more than 32 deep"):
+        Program.from_data(deep.to_data())
     assert [call.target for call in BOTH.every_call][:3] == ["torch.cond", "torch.sin", "torch.add"]
 
 
