@@ -12,19 +12,28 @@ def main() -> None:
     parser.add_argument("--time", type=float, default=60.0, help="seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-ops", type=int, default=5, help="calls in a program, at most")
+    parser.add_argument("--programs", type=int, help="stop after this many: rates rise as samples are kept")
+    parser.add_argument(
+        "--guided", action="store_true", help="draw what was not there yet more often, as a campaign does"
+    )
     given = parser.parse_args()
 
     import torch
 
     from torchstone.fuzz.generator.catalog import all_rules
-    from torchstone.fuzz.generator.generate import Drafts, nth_program
+    from torchstone.fuzz.generator.extend import Drafts
+    from torchstone.fuzz.generator.generate import nth_program
+    from torchstone.fuzz.generator.novelty import Novelty
     from torchstone.fuzz.vocabulary import Vocabulary
 
     torch.set_num_threads(1)
     rules, reached, drafts = all_rules(), Vocabulary(), Drafts()
+    novelty = Novelty() if given.guided else None
     started, worked, told = time.monotonic(), time.process_time(), 0.0
-    while (seconds := time.monotonic() - started) < given.time:
-        reached.add(nth_program(given.seed, drafts.programs_kept, max_ops=given.max_ops, drafts=drafts))
+    while (seconds := time.monotonic() - started) < given.time and drafts.programs_kept != given.programs:
+        reached.add(
+            nth_program(given.seed, drafts.programs_kept, max_ops=given.max_ops, drafts=drafts, novelty=novelty)
+        )
         if seconds - told >= given.time / 10:
             told = seconds
             print(f"{seconds:5.0f} s  {drafts.programs_kept:7} programs  {reached}", flush=True)

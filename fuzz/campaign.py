@@ -20,6 +20,7 @@ from torchstone.fuzz.findings import Findings
 from torchstone.fuzz.generator.generate import Drafts
 from torchstone.fuzz.generator.rules import OpRule
 from torchstone.fuzz.generator.variants import nth_case
+from torchstone.fuzz.guidance import Guidance
 from torchstone.fuzz.saved import save
 from torchstone.fuzz.triage import Triage
 from torchstone.fuzz.vocabulary import Vocabulary
@@ -44,7 +45,8 @@ class CampaignOptions:
     ``pool``: ops to build programs of, all if empty; ``must``: ops of which every program calls one; ``programs``: how
     many at most; ``python``: the interpreter of the backend, this one if None; ``reduce_seconds`` bounds the reduction
     of one finding. The stream of programs depends on ``seed``, ``pool``, ``must``, ``max_ops`` and ``specials`` (nan,
-    inf and -0 in the inputs) alone, but for causes that are known by then and left out.
+    inf and -0 in the inputs) alone, but for causes that are known by then and left out; if it is ``guided``, on what
+    earlier programs had and what became of them, too.
     """
 
     backend: str
@@ -60,6 +62,7 @@ class CampaignOptions:
     reduce_seconds: float = 60.0
     specials: bool = False
     python: str | None = None
+    guided: bool = True
 
 
 @dataclass
@@ -79,6 +82,7 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     reached: Vocabulary = field(default_factory=Vocabulary)
     drafts: Drafts = field(default_factory=Drafts)
+    guidance: Guidance = field(default_factory=Guidance)
     dtypes: Counter[str] = field(default_factory=Counter)
     findings: Findings = field(default_factory=Findings)
     right: deque[Case] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
@@ -193,7 +197,8 @@ class _Campaign:
         for index in itertools.chain(sorted(tally.pending), itertools.count(tally.drawn)):
             if plan.programs is not None and index >= plan.programs:
                 return
-            case = nth_case(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials, tally.drafts)
+            guidance = tally.guidance if plan.guided else None
+            case = nth_case(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials, tally.drafts, guidance)
             case = tally.findings.spared(case, asked_for)
             if index >= tally.drawn:
                 tally.drawn = index + 1
@@ -211,6 +216,7 @@ class _Campaign:
         """Count a program, and have its failure sorted."""
         tally = self.tally
         count(tally, case, verdict)
+        tally.guidance.learn(case, verdict)
         tally.findings.note(case, verdict)
         if verdict.failed:
             self.triage.add(case, verdict, lambda: self._done(case))

@@ -23,7 +23,7 @@ def size(case: Case) -> tuple:
     program, tensors = case.program, case.args
     data = case.to_bytes()
     return (
-        len(program.calls),
+        sum(1 for _ in program.every_call),
         sum(1 for _ in leaves(program.outputs)) + (0 if isinstance(program.outputs, Ref) else 1),
         len(tensors),
         sum(tensor.numel() for tensor in tensors),

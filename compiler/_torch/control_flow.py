@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+import torch
+
 from torchstone.compiler._torch.names import uses
 
 
@@ -24,3 +26,15 @@ def called_directly() -> Iterator[None]:
         yield
     finally:
         utils._hop_compile_and_call = compiled
+
+
+@uses("torch.utils._python_dispatch._get_current_dispatch_mode_stack", "torch.ops.higher_order.cond.python_key_table")
+def is_traced() -> bool:
+    """Say whether ops are recorded: by Dynamo, or by a mode that takes an op of control flow as one."""
+    if torch.compiler.is_compiling():
+        return True
+    from torch.utils import _python_dispatch
+
+    rules = torch.ops.higher_order.cond.python_key_table  # fake tensors, and PyTorch's tracer
+    modes = _python_dispatch._get_current_dispatch_mode_stack()
+    return any(mode.supports_higher_order_operators or type(mode) in rules for mode in modes)

@@ -12,7 +12,8 @@ from torchstone.conformance.controls.control import Control, Kernel, finding
 
 
 @functools.cache
-def _core() -> Mapping[Any, Callable[..., Any]]:
+def core_table() -> Mapping[Any, Callable[..., Any]]:
+    """PyTorch's decompositions to core ATen."""
     table = decompositions.core_aten_decompositions()
     return {op: table[op] for op in table}
 
@@ -22,7 +23,7 @@ def _references() -> Mapping[Any, Callable[..., Any]]:
     return decompositions.whole_table()
 
 
-_LEFT_OUT = {
+LEFT_OUT = {
     "upsample_linear1d": "multiplies infinities by weights of 0, which eager does not read",
     "upsample_bilinear2d": "multiplies infinities by weights of 0, which eager does not read",
     "upsample_trilinear3d": "multiplies infinities by weights of 0, which eager does not read",
@@ -33,7 +34,7 @@ _LEFT_OUT = {
 
 def _rule(table: Callable[[], Mapping[Any, Callable[..., Any]]], func: Any) -> Kernel | None:
     rule = table().get(func)
-    if rule is None or base_name(func) in _LEFT_OUT:
+    if rule is None or base_name(func) in LEFT_OUT:
         return None
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -49,7 +50,7 @@ CONTROLS: tuple[Control, ...] = (
     finding(
         "core_decompositions",
         "PyTorch's decompositions to core ATen. Steps that round get the room of a rounding model.",
-        functools.partial(_rule, _core),
+        functools.partial(_rule, core_table),
         within=True,
     ),
     finding(

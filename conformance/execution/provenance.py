@@ -71,7 +71,7 @@ def detect_silent_fallback(finding: Finding, case: Case, backend: Any, executabl
         or getattr(backend, "uses_eager_kernels", False)
     ):
         return finding
-    wanted = {call.operator for call in case.program.calls} - RUNS_IN_ANY_RUNTIME.ops.keys()
+    wanted = {call.operator for call in case.program.every_call} - RUNS_IN_ANY_RUNTIME.ops.keys()
     if not wanted:
         return finding
     args = case.fresh_args()

@@ -83,7 +83,7 @@ def _shared_with_eager(case: Case, executable: Runnable, expected: Observed, fir
     if not pairs:
         return None
     new = sorted(pairs - _pairs(expected))
-    if any(VIEW_OR_COPY.has(call.operator) for call in case.program.calls):
+    if any(VIEW_OR_COPY.has(call.operator) for call in case.program.every_call):
         outputs = len(flatten(first.outputs))
         new = [pair for pair in new if pair[1] < outputs]
     if not new:

@@ -208,10 +208,10 @@ class _CheckLstmStates(TorchFunctionMode):
 
 def undefined_behavior(case: Case) -> str:
     """Return why eager's behavior is undefined for the case, or an empty string."""
-    if not any(call.operator in OPERATORS for call in case.program.calls):
+    if not any(call.operator in OPERATORS for call in case.program.every_call):
         return ""
     try:
-        if any(call.operator == "lstm" for call in case.program.calls) and (refused := _without_onednn(case)):
+        if any(call.operator == "lstm" for call in case.program.every_call) and (refused := _without_onednn(case)):
             return f"oneDNN's LSTM does not look at sizes that PyTorch's own refuses: {refused}"
         torch.default_generator.manual_seed(SEED)
         with _CheckRules():

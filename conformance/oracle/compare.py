@@ -261,7 +261,7 @@ def _right_by_factors(
 
 
 def _judge(referee: Referee, expected: Observed, actual: Observed, effort: Effort = Effort.SEARCH) -> Finding:
-    targets = [call.target for call in referee.program.calls]
+    targets = [call.target for call in referee.program.every_call]
     rows, given = (list(paths(run.outputs, "output")) for run in (expected, actual))
     mismatch = _structure(rows, given, expected, actual)
     if mismatch is not None:

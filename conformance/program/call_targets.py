@@ -31,6 +31,7 @@ from torchstone.compiler._torch.operators import (
 )
 from torchstone.compiler.diagnostics import did_you_mean
 from torchstone.conformance.custom import registration
+from torchstone.conformance.program import control_flow
 from torchstone.conformance.program.literals import ProgramError
 
 NAMESPACES: dict[str, Any] = {
@@ -109,6 +110,8 @@ def _of_pytorch(target: str) -> Callable[..., Any] | None:
 
 
 def _lookup(target: str) -> Callable[..., Any] | None:
+    if target in control_flow.FUNCTIONS:
+        return control_flow.FUNCTIONS[target]
     if target.startswith("torch.ops.aten."):
         return _lookup_aten(target.removeprefix("torch.ops.aten."))
     prefix, _, name = target.rpartition(".")

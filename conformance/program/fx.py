@@ -16,6 +16,7 @@ from torch import Tensor, fx
 
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_leaves, tree_unflatten
 from torchstone.conformance.program.call_targets import resolve
+from torchstone.conformance.program.control_flow import higher_order
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.literals import leaves as literals
 from torchstone.conformance.program.program import Call, Program
@@ -26,7 +27,7 @@ METHODS = "torch.Tensor."
 
 def to_module(program: Program) -> fx.GraphModule:
     """Return a module whose ``forward`` takes the program's tensors and returns its outputs (a tree of tensors)."""
-    graph = fx.Graph()
+    graph, root = fx.Graph(), torch.nn.Module()
     env: dict[str, Any] = {name: graph.placeholder(name) for name in program.inputs}
 
     def fill(value: Any) -> Any:
@@ -35,6 +36,10 @@ def to_module(program: Program) -> fx.GraphModule:
             for step in value.path:
                 found = graph.call_function(operator.getitem, (found, step))
             return found
+        if isinstance(value, Program):
+            name = f"body_{len(list(root.children()))}"
+            root.add_module(name, to_module(value))
+            return graph.get_attr(name)
         if isinstance(value, slice):
             return slice(fill(value.start), fill(value.stop), fill(value.step))
         if isinstance(value, (tuple, list)):
@@ -49,14 +54,17 @@ def to_module(program: Program) -> fx.GraphModule:
         args, kwargs = tuple(fill(arg) for arg in call.args), {key: fill(arg) for key, arg in call.kwargs.items()}
         name = call.target.removeprefix(METHODS)
         function = resolve(call.target)
-        if isinstance(function, operator.attrgetter):
+        traced = higher_order(call.target, args)
+        if traced is not None:
+            env[call.result] = graph.call_function(*traced)
+        elif isinstance(function, operator.attrgetter):
             env[call.result] = graph.call_function(getattr, (*args, name))
         elif call.target.startswith(METHODS) and not name.startswith("__"):
             env[call.result] = graph.call_method(name, args, kwargs)
         else:
             env[call.result] = graph.call_function(function, args, kwargs)
     graph.output(fill(program.outputs))
-    return fx.GraphModule(torch.nn.Module(), graph, class_name="Program")
+    return fx.GraphModule(root, graph, class_name="Program")
 
 
 def compiled_forward(

@@ -7,6 +7,7 @@ its type, so a dict is never mistaken for a tagged value: ``{"tuple": [...]}``, 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,14 @@ MAX_DEPTH = 32
 
 class ProgramError(InputError, ValueError):
     """A program, or a value in it, that cannot be expressed, read or resolved."""
+
+
+class Nested(ABC):
+    """What a call is given as a function: a program of its own, read by what ``TAGS`` has for ``program``."""
+
+    @abstractmethod
+    def to_data(self) -> dict[str, Any]:
+        """As JSON values."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,8 @@ def encode_literal(value: Any, depth: int = 0) -> Any:
         return {"complex": [encode_literal(value.real), encode_literal(value.imag)]}
     if isinstance(value, Ref):
         return {"ref": [value.name, *value.path]}
+    if isinstance(value, Nested):
+        return {"program": value.to_data()}
     if value is Ellipsis:
         return {"ellipsis": True}
     if isinstance(value, torch.dtype):
@@ -180,7 +191,7 @@ def _sequence(body: Any, length: int | None = None) -> list[Any]:
     return body
 
 
-_TAGS: dict[str, Callable[[Any, int], Any]] = {
+TAGS: dict[str, Callable[[Any, int], Any]] = {
     "ref": _decode_ref,
     "float": _decode_float,
     "complex": _decode_complex,
@@ -205,7 +216,7 @@ def decode_literal(value: Any, depth: int = 0) -> Any:
         return [decode_literal(item, depth + 1) for item in value]
     if isinstance(value, dict) and len(value) == 1:
         tag, body = next(iter(value.items()))
-        if tag in _TAGS:
-            return _TAGS[tag](body, depth)
-        raise ProgramError(f"unknown literal tag {tag!r}{did_you_mean(tag, _TAGS)}")
+        if tag in TAGS:
+            return TAGS[tag](body, depth)
+        raise ProgramError(f"unknown literal tag {tag!r}{did_you_mean(tag, TAGS)}")
     raise ProgramError(f"not a literal: {str(value)[:80]}")

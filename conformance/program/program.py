@@ -10,7 +10,7 @@ import contextlib
 import json
 import keyword
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -18,6 +18,8 @@ import torch
 
 from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.literals import (
+    TAGS,
+    Nested,
     ProgramError,
     Ref,
     decode_literal,
@@ -68,6 +70,10 @@ class Call:
         """The references among the arguments, in order."""
         return [leaf for leaf in leaves([self.args, self.kwargs]) if isinstance(leaf, Ref)]
 
+    def bodies(self) -> list[Program]:
+        """The programs among the arguments, in order."""
+        return [leaf for leaf in leaves([self.args, self.kwargs]) if isinstance(leaf, Program)]
+
     def map_arguments(self, change: Callable[[Any], Any], *, nested: bool = True) -> Call:
         """The call with each leaf of its arguments replaced by ``change(leaf)``, positional ones first, in order.
 
@@ -85,8 +91,11 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Program:
+class Program(Nested):
     """Calls in order over named tensor inputs; ``outputs`` is a tree of ``Ref``.
+
+    An argument of a call may be a program: a branch of ``torch.cond``, or what ``torch.while_loop`` repeats. It sees
+    the tensors that it is given, and nothing else.
 
     Calling it with one tensor per input runs the calls (in-place ones mutate the arguments) and returns ``outputs``
     with each reference replaced by its value. Raises ``ProgramError`` at construction when a name is unknown or used
@@ -173,6 +182,14 @@ class Program:
         )
 
     @property
+    def every_call(self) -> Iterator[Call]:
+        """The calls, each followed by those of the programs that it is given."""
+        for call in self.calls:
+            yield call
+            for body in call.bodies():
+                yield from body.every_call
+
+    @property
     def differentiates(self) -> bool:
         """Whether a call takes gradients."""
         return any(call.target == "torch.autograd.grad" for call in self.calls)
@@ -213,8 +230,8 @@ class Program:
             raise ProgramError(f"not JSON: {error}") from error
 
     @classmethod
-    def from_data(cls, data: Any) -> Program:
-        """Read what ``to_data`` gave. Raises ``ProgramError`` on anything else."""
+    def from_data(cls, data: Any, depth: int = 0) -> Program:
+        """Read what ``to_data`` gave. Raises ``ProgramError`` on anything else; ``depth`` counts what it lies in."""
         body = _object(data, {"inputs", "calls", "outputs"}, "a program")
         inputs = tuple(_text(name, "an input name") for name in _list(body["inputs"], "inputs"))
         calls = []
@@ -225,12 +242,15 @@ class Program:
             calls.append(
                 Call(
                     _text(call["target"], "a target"),
-                    tuple(decode_literal(arg) for arg in _list(call["args"], "args")),
-                    {_text(key, "a keyword"): decode_literal(value) for key, value in call["kwargs"].items()},
+                    tuple(decode_literal(arg, depth) for arg in _list(call["args"], "args")),
+                    {_text(key, "a keyword"): decode_literal(value, depth) for key, value in call["kwargs"].items()},
                     _text(call["result"], "a result name"),
                 )
             )
         return cls(inputs, tuple(calls), decode_literal(body["outputs"]))
+
+
+TAGS["program"] = lambda body, depth: Program.from_data(body, depth + 1)
 
 
 def _fill(value: Any, env: dict[str, Any]) -> Any:
@@ -261,6 +281,8 @@ def _show(value: Any) -> str:
         return "[" + ", ".join(_show(item) for item in value) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_show(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Program):
+        return f"({', '.join(value.inputs)}) -> {{{'; '.join(str(value).splitlines())}}}"
     if isinstance(value, slice):
         return f"slice({_show(value.start)}, {_show(value.stop)}, {_show(value.step)})"
     return repr(value)

@@ -20,6 +20,7 @@ from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Ve
 from torchstone.conformance.oracle.tolerances import TABLE, tolerance
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.fx import around_gradients
+from torchstone.conformance.program.program import Program
 from torchstone.conformance.repro import later_calls, source
 from torchstone.conformance.repro.check import HEAD, Check, Results, check
 from torchstone.conformance.repro.compilers import Compiler, find_compiler, writes
@@ -71,18 +72,23 @@ def _program(case: Case, compiler: Compiler | None) -> list[str]:
 
 def _renamed(case: Case) -> Case:
     """The case with other names for what would hide a name of the script's own."""
-    program = case.program
+    program = _plain(case.program)
+    return case.replace(program=program, inputs=dict(zip(program.inputs, case.inputs.values(), strict=True)))
+
+
+def _plain(program: Program) -> Program:
+    """The program, and those in it, with such names."""
     taken = {*program.inputs, *(call.result for call in program.calls)}
     names: dict[str, str] = {}
     for name in [*program.inputs, *(call.result for call in program.calls)]:
         if name in RESERVED or (name in program.inputs and STORAGE.fullmatch(name)):
             names[name] = next(new for new in (f"{name}{'_' * n}" for n in itertools.count(1)) if new not in taken)
             taken.add(names[name])
-    if not names:
-        return case
 
-    inputs = {names.get(name, name): tensor for name, tensor in case.inputs.items()}
-    return case.replace(program=program.rename(names), inputs=inputs)
+    def inside(leaf: object) -> object:
+        return _plain(leaf) if isinstance(leaf, Program) else leaf
+
+    return program.rewrite(lambda call: call.map_arguments(inside)).rename(names)
 
 
 def _title(case: Case, backend: str | None, verdict: Verdict | None) -> list[str]:
@@ -173,5 +179,5 @@ def _closeness(case: Case) -> tuple[float, float]:
     """The oracle's ULPs as a relative tolerance."""
     floating = [t.dtype for t in case.args if t.dtype.is_floating_point or t.dtype.is_complex]
     coarsest = max(floating, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
-    row = tolerance(coarsest, [call.target for call in case.program.calls]) if floating else TABLE[torch.float32]
+    row = tolerance(coarsest, [call.target for call in case.program.every_call]) if floating else TABLE[torch.float32]
     return row.ulps * torch.finfo(coarsest).eps, row.tiny

@@ -6,6 +6,7 @@ Tensors are written as literals when they are small, as compressed bytes otherwi
 from __future__ import annotations
 
 import base64
+import itertools
 import keyword
 import zlib
 from collections.abc import Iterable
@@ -36,12 +37,30 @@ def body(program: Program) -> list[str]:
     used = {leaf.name for leaf in leaves(program.outputs)}
     used.update(ref.name for call in program.calls for ref in call.refs())
     lines = []
+    names = {*program.inputs, *(call.result for call in program.calls)}
     for call in program.calls:
+        functions, call = _with_functions(call, names)
+        lines += functions
         text = _call(call)
-        if call is program.calls[-1] and program.outputs == Ref(call.result):
+        if call.result == program.calls[-1].result and program.outputs == Ref(call.result):
             return [*lines, f"return {text}"]
         lines.append(f"{call.result} = {text}" if call.result in used else text)
     return [*lines, f"return {python_source(program.outputs)}"]
+
+
+def _with_functions(call: Call, taken: set[str]) -> tuple[list[str], Call]:
+    """The definitions of the functions that a call is given, and the call with their names."""
+    lines: list[str] = []
+
+    def named(leaf: Any) -> Any:
+        if not isinstance(leaf, Program):
+            return leaf
+        name = next(new for n in itertools.count() if (new := f"{call.result}_body{n}") not in taken)
+        taken.add(name)
+        lines.extend([f"def {name}({', '.join(leaf.inputs)}):", *(f"    {line}" for line in body(leaf))])
+        return Ref(name)
+
+    return lines, call.map_arguments(named)
 
 
 def _call(call: Call) -> str:

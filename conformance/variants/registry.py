@@ -64,6 +64,7 @@ VARIANTS: Registry[Variant] = Registry(
         "constants": f"{_HERE}.cache_key:CONSTANT",
         "inference": f"{_HERE}.inference:INFERENCE",
         "outside": f"{_HERE}.out_of_bounds:OUT_OF_BOUNDS",
+        "rewritten": f"{_HERE}.rewritten:REWRITTEN",
         "values": f"{_HERE}.bundles:VALUES",
         "sizes": f"{_HERE}.bundles:SIZES",
         "layouts": f"{_HERE}.samples:LAYOUTS",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,10 @@ from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
 from torchstone.fuzz.generator import values
 from torchstone.fuzz.generator.choices import Choices
+from torchstone.fuzz.generator.novelty import TRIES, Feature, Novelty
 from torchstone.fuzz.generator.writes import Memory, is_writable, why_undefined
+
+T = TypeVar("T")
 
 LIMITS = {False: 1e4, True: 1e12}
 """Magnitude above which a result is refused: what follows it would overflow a half or drown in rounding.
@@ -33,7 +36,7 @@ ANY = (-4.0, 4.0)
 NUMEL = 4096
 KNOWN = {dtype for dtype, _ in values.DTYPES} | {torch.complex128}
 
-_STATE = ("inputs", "values", "calls", "used", "_loose", "_copies")
+_STATE = ("inputs", "values", "calls", "used", "features", "_made_by", "_loose", "_copies")
 """What of a draft is as it was after a call that is refused."""
 
 
@@ -63,10 +66,14 @@ class DraftValue:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Drawn arguments of a call: Values and literals, in lists, tuples and dicts."""
+    """Drawn arguments of a call: Values and literals, in lists, tuples and dicts.
+
+    ``exact``: whether each of the results is, where the bodies among the arguments tell.
+    """
 
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
+    exact: tuple[bool, ...] | None = None
 
 
 class CallRejected(Exception):
@@ -79,23 +86,61 @@ class Draft:
     ``needs_exact`` holds while a rule draws for an op that jumps (floor, argmax, ``==``): its operands must be exact,
     or a last-bit difference that is nobody's fault becomes a difference of one. ``dtypes`` are what the op takes.
     ``writes`` holds until the operand is drawn that the op is going to write to.
-    ``specials`` puts infinities, nans and negative zeros into new inputs, and lets them into results.
+    ``specials`` puts infinities, nans and negative zeros into new inputs, and lets them into results. ``grow`` appends
+    a call to a draft of a program inside of this one, and ``depth`` says inside of how many others this one is.
+    ``most`` is how many calls it may have. ``novelty`` says what no program had yet, which then is drawn more often;
+    ``op`` is the one that is drawn for.
     """
 
-    def __init__(self, choices: Choices, specials: bool = False) -> None:
+    def __init__(
+        self,
+        choices: Choices,
+        specials: bool = False,
+        grow: Callable[[Draft], bool] = lambda body: False,
+        outer: Draft | None = None,
+        novelty: Novelty | None = None,
+    ) -> None:
         self.choices = choices
         self.specials = specials
+        self.grow = grow
+        self.most = 1
+        self.novelty = novelty
+        self.op = ""
+        self.features: set[Feature] = set()
+        self._made_by: dict[str, str] = {}
+        self.depth = 0 if outer is None else outer.depth + 1
         self.inputs: dict[str, Tensor] = {}
         self.values: list[DraftValue] = []
         self.calls: list[Call] = []
         self.used: set[str] = set()
         self.drawn: set[Ref] = set()
-        self.base = choices.weighted(values.DTYPES)
-        self.all_magnitudes = choices.chance(ALL_MAGNITUDES)
+        self.base = self._draw_base() if outer is None else outer.base
+        self.all_magnitudes = choices.chance(ALL_MAGNITUDES) if outer is None else outer.all_magnitudes
         self.needs_exact = self.writes = False
         self._loose: set[int] = set()  # storages of which PyTorch leaves open whether they are one with another
         self._copies: dict[int, torch.UntypedStorage] = {}
         self.dtypes: frozenset[torch.dtype] = frozenset()
+
+    def _draw_base(self) -> torch.dtype:
+        hot = self.novelty.hot_dtypes() if self.novelty else []
+        hot = [dtype for dtype, _ in values.DTYPES if dtype in hot]
+        return self.choices.pick(hot) if hot and self.choices.chance(30) else self.choices.weighted(values.DTYPES)
+
+    def novel(self, kind: str, draw: Callable[[], T], fact: Callable[[T], Hashable] = lambda drawn: drawn) -> T:
+        """Return what is drawn; of several the first of which the op has had no such fact, if there is guidance."""
+        drawn = first = draw()
+        for _ in range(TRIES - 1 if self.novelty else 0):
+            if self.novelty and self.novelty.is_new((self.op, kind, fact(drawn))):
+                return drawn
+            drawn = draw()
+        return first
+
+    def unpaired(self, fitting: Sequence[DraftValue]) -> list[DraftValue]:
+        """Of these the results of ops after which no program had this one, if there is guidance."""
+        if self.novelty is None:
+            return []
+        made = [(value, self._made_by.get(value.ref.name)) for value in fitting]
+        return [value for value, op in made if op and self.novelty.is_new((self.op, "after", op))]
 
     # What rules draw
 
@@ -137,12 +182,14 @@ class Draft:
         views = [v for v in fitting if self._shares_memory(v)] if writes else []
         if views and self.choices.chance(75):  # what is written has to be seen under another name
             chosen = self.choices.pick(views)
+        elif (unpaired := self.unpaired(fitting)) and self.choices.chance(75):
+            chosen = self.choices.pick(unpaired)
         elif waiting and self.choices.chance(75):
             chosen = self.choices.pick(waiting)
         elif fitting and not self.choices.chance(20):
             chosen = self.choices.pick(fitting)
         else:
-            wanted = tuple(shape) if shape is not None else values.draw_shape(self.choices, ranks)
+            wanted = tuple(shape) if shape is not None else self._draw_shape(ranks)
             chosen = self.fresh(wanted, dtype or self.dtype(), bounds, distinct, writes)
         self.drawn.add(chosen.ref)
         return chosen
@@ -152,9 +199,13 @@ class Draft:
         allowed = [(dtype, weight) for dtype, weight in values.DTYPES if not self.dtypes or dtype in self.dtypes]
         if not allowed:
             raise CallRejected("no dtype of ours is taken")
-        if self.base in dict(allowed) and not self.choices.chance(20):
+        met = self.novelty is not None and not self.novelty.is_new((self.op, "dtype", self.base))
+        if self.base in dict(allowed) and not self.choices.chance(40 if met else 20):
             return self.base
-        return self.choices.weighted(allowed)
+        return self.novel("dtype", lambda: self.choices.weighted(allowed))
+
+    def _draw_shape(self, ranks: Sequence[int] | None) -> tuple[int, ...]:
+        return self.novel("rank", lambda: values.draw_shape(self.choices, ranks), len)
 
     def fresh(
         self,
@@ -167,7 +218,7 @@ class Draft:
         """Add an input; one that is written to has each element in a place of its own."""
         if distinct and torch.Size(shape).numel() > (2 if dtype == torch.bool else 100):
             raise CallRejected(f"no {torch.Size(shape).numel()} distinct {dtype} are near zero")
-        if bounds == ANY and not distinct and self.choices.chance(values.SHARED):
+        if bounds == ANY and not distinct and not self.depth and self.choices.chance(values.SHARED):
             part = values.draw_part(self.choices, list(self.inputs.values()), shape, dtype)
             if part is not None:
                 return self.given(part)
@@ -180,17 +231,36 @@ class Draft:
             drawn = values.draw_row(self.choices, drawn, self.specials)
         elif self.specials and not distinct:
             drawn = values.insert_specials(self.choices, drawn)
-        laid = values.draw_layout(self.choices, drawn, expand=not distinct)
+        layouts = values.LAYOUTS[:-1] if distinct else values.LAYOUTS
+        layout = self.novel("layout", lambda: self.choices.weighted(layouts))
+        laid = values.draw_layout(self.choices, drawn, layout=layout)
+        self.features.add((self.op, "layout", layout))
         return self.given(laid if not writes or is_writable(laid) else drawn)
 
-    def given(self, tensor: Tensor) -> DraftValue:
-        """Add this very tensor as an input."""
+    def given(self, tensor: Tensor, exact: bool = True) -> DraftValue:
+        """Add this very tensor as an input; to a body, which may not write to it, plain and in memory of its own, as
+        PyTorch asks."""
+        if self.depth:
+            tensor = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
         self._check("an input", tensor)
         name = f"x{len(self.inputs)}"
         self.inputs[name] = tensor
         (own,) = copy_tensors((tensor,), copies=self._copies)  # a call may write to it
-        self.values.append(DraftValue(Ref(name), own, exact=True))
+        if self.depth:
+            self._loose = {*self._loose, storage_key(own)}
+        self.values.append(DraftValue(Ref(name), own, exact))
         return self.values[-1]
+
+    def body(self, operands: Iterable[DraftValue]) -> Draft:
+        """Return the draft of a program inside of this one, which these are given to. Inputs of its own come after."""
+        inner = Draft(self.choices, self.specials, self.grow, self, self.novelty)
+        for operand in operands:
+            name = f"x{len(inner.inputs)}"
+            inner.inputs[name] = operand.tensor
+            (own,) = copy_tensors((operand.tensor,), copies=inner._copies)
+            inner._loose.add(storage_key(own))
+            inner.values.append(DraftValue(Ref(name), own, operand.exact))
+        return inner
 
     def broadcast(self, value: DraftValue, dtypes: Iterable[torch.dtype] | None = None, **wanted: Any) -> DraftValue:
         """Draw an operand that broadcasts with ``value``: one at hand, or a new input of a broadcast shape."""
@@ -243,13 +313,21 @@ class Draft:
         operands = [leaf for leaf in leaves((arguments.args, arguments.kwargs)) if isinstance(leaf, DraftValue)]
         memory = Memory([operand.tensor for operand in operands])
         try:
-            self._append(Call(target, arguments.args, arguments.kwargs, ""), operands, memory, exact, cuts, elementwise)
+            call = Call(target, arguments.args, arguments.kwargs, "")
+            self._append(call, operands, memory, exact, cuts, elementwise, arguments.exact)
         except CallRejected:
             memory.restore()
             raise
 
     def _append(
-        self, drawn: Call, operands: list[DraftValue], memory: Memory, exact: bool, cuts: bool, elementwise: bool
+        self,
+        drawn: Call,
+        operands: list[DraftValue],
+        memory: Memory,
+        exact: bool,
+        cuts: bool,
+        elementwise: bool,
+        told: tuple[bool, ...] | None,
     ) -> None:
         target = drawn.target
         filled = drawn.map_arguments(lambda leaf: leaf.tensor if isinstance(leaf, DraftValue) else leaf)
@@ -271,13 +349,13 @@ class Draft:
         for tensor in [*returned, *(value.tensor for value in changed)]:
             self._check(target, tensor)
         blurred = not all(operand.exact for operand in operands)
-        if blurred and not all(map(_rounds, [*returned, *written])):
+        if blurred and told is None and not all(map(rounds, [*returned, *written])):
             raise CallRejected(f"{target}: integers from rounded operands, where a last bit makes a difference of one")
         if cuts and any(operand.dtype.is_complex and not operand.exact for operand in operands):
             raise CallRejected(f"{target}: a rounded zero would choose the side of a branch cut")
         all_exact = exact and not blurred
-        if not all_exact and any(map(_rounds, written)):
-            if not all(_rounds(value.tensor) for value in changed):
+        if not all_exact and any(map(rounds, written)):
+            if not all(rounds(value.tensor) for value in changed):
                 raise CallRejected(f"{target}: integers that share memory with rounded numbers")
             self.values = [replace(v, exact=False) if storage_key(v.tensor) in places else v for v in self.values]
         if VIEW_OR_COPY.has(drawn.operator):
@@ -285,12 +363,22 @@ class Draft:
         name = f"v{len(self.calls)}"
         call = drawn.map_arguments(lambda leaf: leaf.ref if isinstance(leaf, DraftValue) else leaf)
         self.calls.append(replace(call, result=name))
+        self._made_by[name] = self.op
+        self._note(operands)
         self.used |= {operand.ref.name for operand in operands}
         # What shares memory with what was written is another value now, which has to be seen, unless it is the result.
         unseen = {v.ref.name for v in changed if not any(v.tensor is tensor for tensor in returned)}
         self.used -= unseen - set(self.inputs)
-        for path, tensor in found:
-            self.values.append(DraftValue(Ref(name, path), tensor, all_exact or not _rounds(tensor)))
+        for at, (path, tensor) in enumerate(found):
+            is_exact = not rounds(tensor) or (all_exact if told is None else told[at])
+            self.values.append(DraftValue(Ref(name, path), tensor, is_exact))
+
+    def _note(self, operands: Iterable[DraftValue]) -> None:
+        self.features.add((self.op, "called", True))
+        for operand in operands:
+            self.features |= {(self.op, "dtype", operand.dtype), (self.op, "rank", operand.dim)}
+            if operand.ref.name in self._made_by:
+                self.features.add((self.op, "after", self._made_by[operand.ref.name]))
 
     def attempt(self, draw: Callable[[Draft], None]) -> bool:
         """Run ``draw`` and keep what it added to the program, unless it is refused."""
@@ -340,7 +428,14 @@ class Draft:
         return any(other is not value and storage_key(other.tensor) == key for other in self.values)
 
 
-def _rounds(tensor: Tensor) -> bool:
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor lies as a new one of its shape does."""
+    if tensor.is_conj() or tensor.is_neg() or tensor.storage_offset():
+        return False
+    return tensor.stride() == torch.empty(tensor.shape, device="meta").stride()
+
+
+def rounds(tensor: Tensor) -> bool:
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 

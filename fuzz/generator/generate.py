@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from torchstone.compiler._torch import fake_tensors, symbolic_shapes
 from torchstone.conformance.custom.registration import lookup as lookup_own
 from torchstone.conformance.custom.registration import needed_tags
 from torchstone.conformance.oracle.equality import equal_tensors
@@ -19,27 +20,15 @@ from torchstone.conformance.program.tensor_storage import copy_tensors
 from torchstone.fuzz.generator.catalog import all_rules
 from torchstone.fuzz.generator.choices import Choices, SeededChoices
 from torchstone.fuzz.generator.draft import Draft
+from torchstone.fuzz.generator.extend import ATTEMPTS, Drafts, Pool, extend
+from torchstone.fuzz.generator.novelty import Novelty
 from torchstone.fuzz.generator.rules import OpRule
 
-ATTEMPTS = 20
-"""How often a call is redrawn, and a program started over, before giving up."""
-
-
-WEIGHTS, WEIGHTS_BESIDE_VIEWS = (15, 5, 80), (10, 25, 65)
-"""Of a hundred calls, how many are drawn from the views, from the assignments, and from all ops."""
+DEEPEST = 2
+"""How many programs may lie in one another, the outermost not counted."""
 
 DRAWS = "draws"
 """The tag of a program that draws random numbers."""
-
-
-@dataclass
-class Drafts:
-    """How many programs and calls were drawn, and how many of them did."""
-
-    programs: int = 0
-    programs_kept: int = 0
-    calls: int = 0
-    calls_kept: int = 0
 
 
 class NothingGenerated(Exception):
@@ -55,26 +44,37 @@ def generate(
     index: int = 0,
     specials: bool = False,
     drafts: Drafts | None = None,
+    novelty: Novelty | None = None,
 ) -> Case:
     """Build a case: a valid program of 1 to ``max_ops`` calls, and its inputs.
 
     ``rules`` are the ops to choose from (all of them if empty); ``must`` are ops of which the program calls at least
     one; ``seed`` and ``index`` go into the case's id; ``drafts`` are counted on. Every call has run in eager with a
     finite result, and the program under fake tensors. ``specials`` allows infinities and nans, in inputs and in
-    results. Raises NothingGenerated when no call of the ops could be drawn.
+    results. With ``novelty`` what no program had is drawn more often; it is told what this one has. Raises
+    NothingGenerated when no call of the ops could be drawn.
     """
     drafts = drafts if drafts is not None else Drafts()
-    pool = list(rules) or list(all_rules().values())
+    pool, musts = Pool(rules) if rules else _whole_pool(), Pool(must) if must else None
+
+    def grow(body: Draft) -> bool:
+        inside = pool if body.depth < DEEPEST else pool.without_bodies
+        return extend(body, inside if inside.rules else _whole_pool().without_bodies, drafts)
+
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")
         for _ in range(ATTEMPTS):
             torch.default_generator.manual_seed(0)  # which calls do depends on what the ones before them draw
             drafts.programs += 1
-            draft = _draw_calls(Draft(choices, specials), pool, max_ops, must, drafts)
+            draft = _draw_calls(Draft(choices, specials, grow, novelty=novelty), pool, max_ops, musts, drafts)
             if draft and (draws := _draws(draft)) is not None:
                 drafts.programs_kept += 1
+                if novelty is not None:
+                    novelty.keep(draft.features)
                 return _case(draft, seed, index, (DRAWS,) if draws else ())
-    names = ", ".join(rule.op for rule in (must or pool)[:5])
+            if draft and novelty is not None:
+                novelty.refuse(draft.features)
+    names = ", ".join(rule.op for rule in (musts or pool).rules[:5])
     raise NothingGenerated(f"no valid call of {names} could be drawn in {ATTEMPTS} attempts")
 
 
@@ -86,39 +86,30 @@ def nth_program(
     must: Sequence[OpRule] = (),
     specials: bool = False,
     drafts: Drafts | None = None,
+    novelty: Novelty | None = None,
 ) -> Case:
-    """Return the program number ``index`` of the stream ``seed``: the same in every run, whatever came before it."""
+    """Return the program number ``index`` of the stream ``seed``: the same in every run, whatever came before it.
+
+    With ``novelty`` it depends on what came before it, too.
+    """
     choices = SeededChoices(f"{seed}:{index}")
-    return generate(choices, rules, max_ops, must, str(seed), index, specials, drafts)
+    return generate(choices, rules, max_ops, must, str(seed), index, specials, drafts, novelty)
 
 
-def _draw_calls(
-    draft: Draft, pool: Sequence[OpRule], max_ops: int, must: Sequence[OpRule], drafts: Drafts
-) -> Draft | None:
+def _draw_calls(draft: Draft, pool: Pool, max_ops: int, must: Pool | None, drafts: Drafts) -> Draft | None:
     length = draft.choices.integer(1, max_ops)
     lead = draft.choices.integer(0, length - 1) if must else -1
     for at in range(length):
-        if not _extend(draft, must if at == lead else pool, drafts) and at == lead:
+        left = length - len(draft.calls) - (at < lead)  # a call may take two
+        draft.most = len(draft.calls) + left
+        if left and not extend(draft, must if must and at == lead else pool, drafts) and at == lead:
             return None
     return draft if draft.calls else None
 
 
-def _extend(draft: Draft, pool: Sequence[OpRule], drafts: Drafts) -> bool:
-    for _ in range(ATTEMPTS):
-        kept = draft.attempt(_pick(draft, pool).add_to)
-        drafts.calls += 1
-        drafts.calls_kept += kept
-        if kept:
-            return True
-    return False
-
-
-def _pick(draft: Draft, pool: Sequence[OpRule]) -> OpRule:
-    """Draw an op; views and assignments, which are few among hundreds, more often: compilers lose writes to views."""
-    kinds = ([rule for rule in pool if rule.is_view], [rule for rule in pool if rule.assigns], pool)
-    weights = WEIGHTS_BESIDE_VIEWS if draft.has_views else WEIGHTS
-    weighted = [(kind, weight) for kind, weight in zip(kinds, weights, strict=True) if kind]
-    return draft.choices.pick(draft.choices.weighted(weighted))
+@functools.cache
+def _whole_pool() -> Pool:
+    return Pool(all_rules().values())
 
 
 def _draws(draft: Draft) -> bool | None:
@@ -147,14 +138,16 @@ def _draws(draft: Draft) -> bool | None:
 
 def runs_fake(program: Program, inputs: Sequence[torch.Tensor], real: Sequence[torch.Tensor]) -> bool:
     """Whether the program runs on fake tensors and promises the shapes and dtypes of its real results."""
-    from torchstone.compiler._torch.fake_tensors import FakeTensorMode
-
     try:
-        with FakeTensorMode(allow_non_fake_inputs=False) as mode:
+        options: dict[str, Any] = {}
+        if any(call.bodies() for call in program.calls):  # PyTorch asks for the sizes that a loop makes new
+            new = symbolic_shapes.ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+            options = {"shape_env": new, "static_shapes": True}
+        with fake_tensors.FakeTensorMode(allow_non_fake_inputs=False, **options) as mode:
             promised = _tensors(program(*(mode.from_tensor(tensor) for tensor in inputs)))
+        return [(t.shape, t.dtype) for t in promised] == [(t.shape, t.dtype) for t in real]
     except Exception:  # data-dependent shapes, ops without a meta kernel: a compiler could not capture them either
         return False
-    return [(t.shape, t.dtype) for t in promised] == [(t.shape, t.dtype) for t in real]
 
 
 def _case(draft: Draft, seed: str, index: int, tags: tuple[str, ...]) -> Case:

@@ -25,6 +25,7 @@ class OpRule:
     ``jumps``: the result is no continuous function of the operands. ``exact``: no rounding happens in it;
     ``cuts``: it jumps in the complex plane. ``inplace`` is its form that writes the result to the first operand, where
     there is one; an ``elementwise`` one may be given that operand twice. ``is_view``: the result is part of an operand.
+    ``takes_bodies``: it is control flow, which is given programs.
     """
 
     op: str
@@ -37,6 +38,7 @@ class OpRule:
     inplace: str | None = None
     elementwise: bool = False
     is_view: bool = False
+    takes_bodies: bool = False
 
     @property
     def assigns(self) -> bool:
@@ -45,7 +47,7 @@ class OpRule:
 
     def add_to(self, draft: Draft) -> None:
         """Append a call of this op to the program; raises CallRejected when the drawn call does not do."""
-        draft.needs_exact, draft.dtypes = self.jumps, self.dtypes
+        draft.op, draft.needs_exact, draft.dtypes = self.op, self.jumps, self.dtypes
         percent = IN_PLACE_ON_VIEW if draft.has_views else IN_PLACE
         draft.writes = self.inplace is not None and (self.assigns or draft.choices.chance(percent))
         writes = draft.writes

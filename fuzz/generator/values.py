@@ -130,9 +130,12 @@ def draw_part(choices: Choices, wholes: Sequence[Tensor], shape: Sequence[int], 
     return row[first : first + count].view(tuple(shape))
 
 
-def draw_layout(choices: Choices, tensor: Tensor, expand: bool = True) -> Tensor:
-    """Return the same tensor in a drawn memory layout, or lazily negated; ``expand`` allows a dim of stride 0."""
-    layout = choices.weighted(LAYOUTS if expand else LAYOUTS[:-1])
+def draw_layout(choices: Choices, tensor: Tensor, expand: bool = True, layout: str | None = None) -> Tensor:
+    """Return the same tensor in a drawn memory layout, or lazily negated; ``expand`` allows a dim of stride 0.
+
+    ``layout`` is one of ``LAYOUTS`` if it is drawn already.
+    """
+    layout = choices.weighted(LAYOUTS if expand else LAYOUTS[:-1]) if layout is None else layout
     if layout == "transposed" and tensor.dim() >= 2:
         order = choices.shuffled(list(reversed(range(tensor.dim()))))
         back = [order.index(dim) for dim in range(tensor.dim())]

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.control_flow import WHILE_LOOP
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.registry import DEFAULT
 from torchstone.fuzz.generator.choices import SeededChoices
 from torchstone.fuzz.generator.generate import Drafts, nth_program
+from torchstone.fuzz.generator.novelty import TRIES, Novelty
 from torchstone.fuzz.generator.rules import OpRule
 
-WEIGHTS = ((DEFAULT, 70), ("backward", 15), ("dynamic", 10), ("batch", 5))
+WEIGHTS = ((DEFAULT, 60), ("backward", 15), ("dynamic", 10), ("batch", 5), ("rewritten", 10))
 """The variants, and of a hundred programs how many are asked in each."""
 
 
@@ -28,14 +30,21 @@ def nth_case(
     must: Sequence[OpRule] = (),
     specials: bool = False,
     drafts: Drafts | None = None,
+    novelty: Novelty | None = None,
 ) -> Case:
     """Return the program number ``index`` of the stream ``seed``, as ``nth_program``, in the variant drawn for it.
 
     It is as it was where the variant does not apply.
     """
-    case = nth_program(seed, index, rules, max_ops, must, specials, drafts)
-    variant = SeededChoices(f"{seed}:{index}:variant").weighted(WEIGHTS)
-    if variant == DEFAULT:
+    case = nth_program(seed, index, rules, max_ops, must, specials, drafts, novelty)
+    choices = SeededChoices(f"{seed}:{index}:variant")
+    variant = choices.weighted(WEIGHTS)
+    targets = {call.target for call in case.program.every_call}
+    if novelty is not None:
+        drawn = [variant, *(choices.weighted(WEIGHTS) for _ in range(TRIES - 1))]
+        variant = max(drawn, key=lambda v: sum(novelty.is_new((target, "variant", v)) for target in targets))
+        novelty.meet((target, "variant", variant) for target in targets)
+    if variant == DEFAULT or (variant == "backward" and WHILE_LOOP in targets):  # PyTorch has no gradient of a loop
         return case
     # The variant takes the place of the seed in the id, and is drawn for by the id.
     plain = case.replace(source=f"{case.source}-{case.variant}", variant=DEFAULT)

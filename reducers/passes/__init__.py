@@ -18,6 +18,7 @@ PASSES: Registry[Callable[[Case], Rewrite[Case]]] = Registry(
         "drop-outputs": f"{_HERE}.drop_outputs:drop_outputs",
         "cut-to-inputs": f"{_HERE}.cut_to_inputs:cut_to_inputs",
         "bypass-calls": f"{_HERE}.bypass_calls:bypass_calls",
+        "simplify-bodies": f"{_HERE}.simplify_bodies:simplify_bodies",
         "shrink-dims": f"{_HERE}.shrink_dims:shrink_dims",
         "simplify-layouts": f"{_HERE}.simplify_layouts:simplify_layouts",
         "drop-dims": f"{_HERE}.drop_dims:drop_dims",

@@ -35,7 +35,7 @@ class ExactProducts(ComputingMode):
 
 def saturation_ambiguity(referee: Referee, expected: Any, actual: Any) -> Iterator[tuple[Referee, Any, Any]]:
     """Eager with exact products, if the program has such: the referee, eager's run and the backend's, as flat lists."""
-    if not any(SATURATES.has(call.operator) for call in referee.program.calls):
+    if not any(SATURATES.has(call.operator) for call in referee.program.every_call):
         return
     exact = referee.inside(ExactProducts)
     leaves, outputs = exact.eager.leaves, flatten(actual.outputs)

@@ -35,7 +35,7 @@ RUNS_IN_ANY_RUNTIME = Trait(
 COMPUTES_NOTHING = Trait(
     "Computes nothing",
     Names.ATEN,
-    each("_unsafe_view as_strided_ item _local_scalar_dense resize_ set_"),
+    each("_unsafe_view as_strided_ is_nonzero item _local_scalar_dense resize_ set_"),
     reason="Views, sizes and reads whose schemas do not tell it.",
     effect="Seeing such an op run in eager's kernels makes no pass a fallback.",
     read_by=("conformance.backends.eager_ops",),
@@ -48,5 +48,5 @@ READS_THE_LAYOUT = Trait(
     each("as_strided as_strided_scatter as_strided_copy resize resize_as"),
     reason="Strides and offsets are among its arguments, or it takes what lies in memory behind its operand.",
     effect="What eager gives for the same numbers elsewhere in memory is not asked of its program.",
-    read_by=("conformance.controls.programs", "conformance.oracle.reference.runs"),
+    read_by=("conformance.controls.programs", "conformance.oracle.reference.runs", "conformance.variants.rewrites"),
 )

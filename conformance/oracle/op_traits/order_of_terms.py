@@ -105,3 +105,26 @@ FUSED_MULTIPLY_ADD = Trait(
     read_by=("conformance.oracle.overflow.model",),
     waives=True,
 )
+
+COMMUTES = Trait(
+    "Gives the same with its operands exchanged",
+    Names.PUBLIC,
+    each(
+        """
+        add bitwise_and bitwise_or bitwise_xor eq fmax fmin gcd hypot lcm logical_and logical_or logical_xor maximum
+        minimum mul ne
+        """
+    ),
+    reason="The op is commutative, its rounding too.",
+    effect="The variant `rewritten` exchanges two operands of one dtype.",
+    read_by=("conformance.variants.rewrites",),
+)
+
+COMBINED = Trait(
+    "Reduces parts as it does the whole",
+    Names.PUBLIC,
+    each(all="logical_and", amax="maximum", amin="minimum", any="logical_or", prod="mul", sum="add"),
+    reason="The op is the repetition of an associative one, given here.",
+    effect="The variant `rewritten` reduces two halves, and combines them by the op that is given here.",
+    read_by=("conformance.variants.rewrites",),
+)

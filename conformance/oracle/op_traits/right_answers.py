@@ -10,7 +10,7 @@ ORDERS_TIES = Trait(
     each("sort.default sort.stable topk.default"),
     reason="PyTorch promises an order of equal elements only where stable=True.",
     effect="A backend's indices are right if they are distinct and hold the values, and so is what follows from them.",
-    read_by=("conformance.oracle.ambiguity.ties",),
+    read_by=("conformance.oracle.ambiguity.ties", "conformance.variants.rewritten"),
     waives=True,
 )
 
@@ -23,7 +23,7 @@ PICKS_ONE_OF_TIES = Trait(
         "there are NaN: it may give any element of such a row."
     ),
     effect="A backend's index is right if it holds the value, and so is what follows from it.",
-    read_by=("conformance.oracle.ambiguity.ties",),
+    read_by=("conformance.oracle.ambiguity.ties", "conformance.variants.rewritten"),
     waives=True,
 )
 
@@ -124,5 +124,5 @@ MANY_RIGHT_ANSWERS = Trait(
     ),
     reason="Factors of a matrix are not unique; ranks, counts and hashes change with the last bit of an operand.",
     effect="The fuzzer does not call them: what follows from them in a program could not be compared.",
-    read_by=("fuzz.generator.families.samples",),
+    read_by=("conformance.variants.rewritten", "fuzz.generator.families.samples"),
 )

@@ -162,7 +162,7 @@ def _has_unwritten(case: Case) -> bool:
 
 def _unwritten(case: Case, expected: Observed, actual: Observed, masks: list[Tensor | None]) -> Finding:
     """Compare what was written of results, some of whose memory was not: where ``masks`` have it."""
-    call = next(call for call in case.program.calls if UNINITIALIZED.has(call.operator))
+    call = next(call for call in case.program.every_call if UNINITIALIZED.has(call.operator))
     untested = _untested(f"random: {call.target} gives memory nobody wrote to")
     outputs = flatten(expected.outputs)
     open_ones = [mask is not None and bool(mask.numel()) and bool(mask.all()) for mask in masks[: len(outputs)]]

@@ -26,7 +26,7 @@ def rounding_rooms(program: Program, args: tuple[Tensor, ...], run: Observed, se
     for what does not round or has no float64 run. Of factors of a matrix, for the leaves of what they determine."""
     derive = derivation(program)
     referee = referee_of(program, args, derive, seed)
-    targets = [call.target for call in program.calls]
+    targets = [call.target for call in program.every_call]
     leaves = flatten((derive(args, run.outputs) if derive else run.outputs, run.inputs))
     return [_room(leaf, Leaf(referee, index, targets)) for index, leaf in enumerate(leaves)]
 

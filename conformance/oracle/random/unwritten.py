@@ -49,7 +49,7 @@ def _elements(tensor: Tensor) -> int:
 
 def calls_unwritten(program: Program) -> bool:
     """Whether a program calls what gives memory that nobody wrote to."""
-    return any(UNINITIALIZED.has(call.operator) for call in program.calls)
+    return any(UNINITIALIZED.has(call.operator) for call in program.every_call)
 
 
 def filled(program: Program, fill: tuple[float, int] = FILLS[0]) -> Callable[..., Any]:

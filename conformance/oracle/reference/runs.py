@@ -230,7 +230,7 @@ class Referee:
     def relaid_runs(self) -> list[ReferenceRun]:
         """Eager on the same numbers elsewhere in memory, row after row and with gaps: it has other kernels for these,
         and not each gives the same."""
-        if any(READS_THE_LAYOUT.has(call.operator) for call in self.program.calls):
+        if any(READS_THE_LAYOUT.has(call.operator) for call in self.program.every_call):
             return []
         if len(set(map(storage_key, self.pristine))) < len(self.pristine):
             return []

@@ -34,6 +34,8 @@ def widen_program(program: Program) -> Program:
     """The program with dtype arguments and casts widened."""
 
     def leaf(value: Any) -> Any:
+        if isinstance(value, Program):
+            return widen_program(value)
         return wider(value) if isinstance(value, torch.dtype) else value
 
     return program.rewrite(

@@ -34,6 +34,7 @@ FAMILIES: Registry[Family] = Registry(
         "nn": f"{_HERE}.nn",
         "indexing": f"{_HERE}.indexing",
         "random": f"{_HERE}.random",
+        "control-flow": f"{_HERE}.control_flow",
     },
     unknown=UnknownName,
     broken=InputError,

@@ -91,7 +91,7 @@ def _stand_in(draft: Draft, tensor: torch.Tensor) -> DraftValue:
             and (value.exact or not draft.needs_exact)
         ]
         if fitting and draft.choices.chance(75):
-            return draft.choices.pick(fitting)
+            return draft.choices.pick(draft.unpaired(fitting) or fitting)
     return draft.given(tensor)
 
 

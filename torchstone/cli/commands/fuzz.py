@@ -46,6 +46,10 @@ _ALONE = "Ask each --op alone, in every variant; at the end is a page about it."
 AloneOption = Annotated[bool, typer.Option("--alone", help=_ALONE)]
 _PASSING = "Only ops that passed in this run, or latest."
 PassingOption = Annotated[str | None, typer.Option("--passing", metavar="RUN", help=_PASSING)]
+_GUIDANCE = "Draw more often what no program had yet, and what gave news."
+GuidanceOption = Annotated[bool, typer.Option("--guidance/--no-guidance", help=_GUIDANCE)]
+_SPECIAL = "Put nan, inf and -0 into inputs, which are finite otherwise."
+SpecialOption = Annotated[bool, typer.Option("--special-values", help=_SPECIAL)]
 _OUT = "Folder for findings [default: .torchstone/fuzz/BACKEND-SEED]."
 
 
@@ -61,9 +65,8 @@ def fuzz(
     passing: PassingOption = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Stream of programs [default: a random one].")] = None,
     max_ops: Annotated[int, typer.Option("--max-ops", min=1, max=100, help="Calls in a program, at most.")] = 5,
-    special_values: Annotated[
-        bool, typer.Option("--special-values", help="Put nan, inf and -0 into inputs, which are finite otherwise.")
-    ] = False,
+    special_values: SpecialOption = False,
+    guidance: GuidanceOption = True,
     programs: Annotated[int | None, typer.Option("--programs", min=1, help="Stop after this many programs.")] = None,
     jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a program may take.")] = 60.0,
@@ -106,6 +109,7 @@ def fuzz(
             programs=programs,
             reduce_seconds=reduce_seconds,
             specials=special_values,
+            guided=guidance,
             python=pythons.get(name),
         )
         codes.append(_campaign(plan, op or (), known or (), alone, store))

@@ -1,0 +1,77 @@
+"""What programs have had so far, so that the next one is drawn towards what none of them had."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from typing import TypeAlias
+
+import torch
+
+Feature: TypeAlias = tuple[str, str, Hashable]
+"""An op, a kind of fact about a call of it (``dtype``, ``rank``, ``layout``, ``after``, ``variant``), and the fact."""
+
+TRIES = 3
+"""How often something is drawn for one that is new: then the first is taken."""
+CANDIDATES, GUIDED = 5, 60
+"""Ops that are drawn, of which the one with most to be seen is taken, and for how many of a hundred calls."""
+PATIENCE = 8
+"""How often an op is tried with nothing to show for it before it is no better than others."""
+WHOLE_PROGRAM = 4
+"""For how many tries one counts that cost a program."""
+HOT_PROGRAMS = 40
+"""For how many programs what was in a program of interest is drawn more often."""
+
+
+class Novelty:
+    """What programs had, which ops were tried, and what is *hot*: in a program that was of interest lately."""
+
+    def __init__(self) -> None:
+        self.programs = 0
+        self._met: set[Feature] = set()
+        self._tried: Counter[str] = Counter()
+        self._had: Counter[str] = Counter()
+        self._hot: dict[Hashable, int] = {}
+
+    def is_new(self, feature: Feature) -> bool:
+        """Whether no program had it."""
+        return feature not in self._met
+
+    def is_hot(self, what: Hashable) -> bool:
+        """Whether an op, or a dtype, was in a program of interest lately."""
+        return self._hot.get(what, -1) >= self.programs
+
+    def hot_dtypes(self) -> list[torch.dtype]:
+        """Return the dtypes that are hot."""
+        return [what for what in self._hot if isinstance(what, torch.dtype) and self.is_hot(what)]
+
+    def score(self, op: str, targets: Iterable[str | None], dtype: torch.dtype) -> int:
+        """Return how much is to be seen of an op, which calls these, in a program of a dtype."""
+        if not self._had[op]:
+            new = 3 if self._tried[op] < PATIENCE else 0
+        else:
+            new = int(self.is_new((op, "dtype", dtype)))
+        return new + 2 * any(map(self.is_hot, targets))
+
+    def try_op(self, op: str) -> None:
+        """Take note that a call of an op is drawn, whether or not it does."""
+        self._tried[op] += 1
+
+    def refuse(self, features: Iterable[Feature]) -> None:
+        """Take note of what a program had that does not do."""
+        self._tried.update(dict.fromkeys({op for op, _, _ in features}, WHOLE_PROGRAM))
+
+    def keep(self, features: Iterable[Feature]) -> None:
+        """Take note of what a program had."""
+        features = set(features)
+        self.programs += 1
+        self._had.update({op for op, _, _ in features})
+        self._met |= features
+
+    def meet(self, features: Iterable[Feature]) -> None:
+        """Take note of what the last program had besides."""
+        self._met.update(features)
+
+    def heat(self, found: Iterable[Hashable]) -> None:
+        """Draw these more often for a while."""
+        self._hot.update(dict.fromkeys(found, self.programs + HOT_PROGRAMS))

@@ -1,0 +1,73 @@
+"""Guidance: what no program had comes first, news of the backend count for a while, and without it nothing changes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.fuzz.generator.generate import nth_program
+from torchstone.fuzz.generator.novelty import HOT_PROGRAMS, PATIENCE, Novelty
+from torchstone.fuzz.guidance import Guidance
+from torchstone.fuzz.vocabulary import Vocabulary
+
+COUNT = 60
+
+
+def _stream(novelty: Novelty | None, count: int = COUNT) -> list[Case]:
+    return [nth_program(8, index, novelty=novelty) for index in range(count)]
+
+
+@pytest.fixture(scope="module")
+def guided() -> list[Case]:
+    return _stream(Guidance())
+
+
+def test_it_reaches_more_with_as_many_programs(guided: list[Case]) -> None:
+    one, other = Vocabulary(), Vocabulary()
+    for case in _stream(None):
+        one.add(case)
+    for case in guided:
+        other.add(case)
+    assert len(other.ops) > len(one.ops)
+
+
+def test_the_same_programs_and_verdicts_give_the_same_program(guided: list[Case]) -> None:
+    assert [case.to_bytes() for case in _stream(Guidance(), 20)] == [case.to_bytes() for case in guided[:20]]
+    assert nth_program(8, 19).to_bytes() != guided[19].to_bytes(), "it depends on those before it"
+
+
+def _verdict(message: str, outcome: Outcome = Outcome.UNSUPPORTED) -> Verdict:
+    return Verdict("id", "backend", "fuzz", "sin", "float32", "seed", Stage.CAPTURE, outcome, "", message)
+
+
+SIN = Case(
+    Program(("x",), (Call("torch.sin", (Ref("x"),), {}, "v"),), Ref("v")),
+    {"x": torch.ones(2, dtype=torch.int16)},
+    "fuzz",
+    "sin",
+    "int16",
+)
+
+
+def test_a_message_never_seen_makes_ops_and_dtypes_likelier_for_a_while() -> None:
+    guidance = Guidance()
+    assert guidance.learn(SIN, _verdict("no sin of int16"))
+    assert guidance.is_hot("torch.sin") and guidance.hot_dtypes() == [torch.int16]
+    assert not guidance.learn(SIN, _verdict("no sin of int16")), "the same again is no news"
+    assert not guidance.learn(SIN, _verdict("", Outcome.PASS))
+    for _ in range(HOT_PROGRAMS + 1):
+        guidance.keep([])
+    assert not guidance.is_hot("torch.sin") and not guidance.hot_dtypes()
+
+
+def test_an_op_that_no_program_had_counts_most_until_it_was_tried_often() -> None:
+    novelty = Novelty()
+    novelty.keep([("neg", "dtype", torch.float32)])
+    known = novelty.score("neg", (), torch.float32)
+    assert novelty.score("sin", (), torch.float32) > novelty.score("neg", (), torch.int8) > known == 0
+    for _ in range(PATIENCE):
+        novelty.try_op("sin")
+    assert novelty.score("sin", (), torch.float32) == 0
