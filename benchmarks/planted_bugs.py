@@ -35,8 +35,8 @@ from torchstone.conformance.execution.repeatability import observe
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.execution.verdict import Outcome
-from torchstone.conformance.oracle.compare import Observed
 from torchstone.conformance.oracle.equality import same_bits
+from torchstone.conformance.oracle.finding import Observed
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.planted import BUGS, PlantedBackend, PlantedBug
 from torchstone.conformance.planted import load as load_bug

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 from torchstone.conformance.execution.verdict import Outcome, Stage
-from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.oracle.finding import Finding
 
 _STAGES = {
     "capture": Stage.CAPTURE,

@@ -30,8 +30,8 @@ from torchstone.conformance.execution.other_values import eager_answer, other_va
 from torchstone.conformance.execution.poison import FILL
 from torchstone.conformance.execution.repeatability import Runnable, observe, same_leaves
 from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Stage
-from torchstone.conformance.oracle.compare import Finding, Observed
 from torchstone.conformance.oracle.equality import equal, same_bits
+from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.parts import parts_of, taken
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.program.case import Case

@@ -14,7 +14,7 @@ from typing import Any
 
 from torchstone.conformance.execution.repeatability import Runnable, observe
 from torchstone.conformance.execution.verdict import Kind, Outcome
-from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.program.case import Case
 
 SUSPICIOUS = 1 << 20

@@ -18,8 +18,8 @@ from torch import Tensor
 from torchstone.compiler._torch.tensors import flip_bits_of
 from torchstone.conformance.execution.repeatability import observe
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
-from torchstone.conformance.oracle.compare import Observed
 from torchstone.conformance.oracle.equality import equal, equal_tensors
+from torchstone.conformance.oracle.finding import Observed
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.unwritten import filled
 from torchstone.conformance.program.case import Case

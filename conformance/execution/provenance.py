@@ -17,7 +17,7 @@ from typing import Any
 from torchstone.conformance.backends.eager_ops import eager_ops
 from torchstone.conformance.execution.repeatability import Runnable, observe
 from torchstone.conformance.execution.verdict import UNPROVEN, Outcome
-from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.oracle.op_traits.execution import RUNS_IN_ANY_RUNTIME
 from torchstone.conformance.program.case import Case
 

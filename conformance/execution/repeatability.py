@@ -17,8 +17,9 @@ from torchstone.conformance.execution.memory import overlapping_pairs, overwrite
 from torchstone.conformance.execution.poison import FILL, OTHER_FILL, poisoned_memory
 from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome
-from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.compare import judge
 from torchstone.conformance.oracle.equality import equal, same_bits
+from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.op_traits.execution import VIEW_OR_COPY
 from torchstone.conformance.oracle.pytree import dense, flatten, paths
 from torchstone.conformance.program.case import Case

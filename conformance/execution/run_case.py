@@ -28,7 +28,8 @@ from torchstone.conformance.execution.provenance import classify, detect_silent_
 from torchstone.conformance.execution.repeatability import check_second_call, is_nondeterministic, observe
 from torchstone.conformance.execution.undefined_behavior import SEED, UndefinedBehavior, undefined_behavior
 from torchstone.conformance.execution.verdict import FAILURES, REFUSED, Kind, Outcome, Stage, Verdict
-from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.parts import parts_of
 from torchstone.conformance.oracle.random import compare as randomness
 from torchstone.conformance.oracle.random.unwritten import filled

@@ -19,11 +19,10 @@ of vectors, factors of zero): a right answer by another choice is not to cost a 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -36,68 +35,22 @@ from torchstone.conformance.oracle.ambiguity.phases import phase_ambiguity
 from torchstone.conformance.oracle.ambiguity.saturation import saturation_ambiguity
 from torchstone.conformance.oracle.ambiguity.ties import TieBreaking
 from torchstone.conformance.oracle.ambiguity.zero_factor import zero_factor_ambiguity
-from torchstone.conformance.oracle.elementwise import (
-    error_bound,
-    no_further_than_eager,
-    within_reference,
-    within_ulps,
-)
-from torchstone.conformance.oracle.equality import equal_tensors, same_bits, same_numbers
-from torchstone.conformance.oracle.evidence import FURTHER, Bounds, describe_worst, eager_is_further, inexact
-from torchstone.conformance.oracle.exactness.nan_sign import different_nan_signs, nan_sign_ambiguity
-from torchstone.conformance.oracle.exactness.signed_zero import different_zero_signs
-from torchstone.conformance.oracle.exactness.single_rounding import misrounded
+from torchstone.conformance.oracle.equality import same_bits
+from torchstone.conformance.oracle.exactness.nan_sign import nan_sign_ambiguity
+from torchstone.conformance.oracle.finding import PASS, Finding, Observed
+from torchstone.conformance.oracle.numbers import leaf_finding
 from torchstone.conformance.oracle.overflow.conversions import undefined_elements
 from torchstone.conformance.oracle.parts import parts_of, read_apart, taken
-from torchstone.conformance.oracle.perturbation.conditioning import (
-    ill_conditioned,
-    nan_lost_by_eager,
-    overflow_order,
-    rounding_reaches,
-)
-from torchstone.conformance.oracle.pytree import dense, describe, flatten, paths, shape_of
+from torchstone.conformance.oracle.pytree import dense, flatten, paths, shape_of
 from torchstone.conformance.oracle.reference.leaf import (
-    NUMBERS,
     Effort,
     Leaf,
-    eager_nearby,
-    reference_of,
-    refine_spread,
-    scipy_reference,
-    with_spread,
 )
 from torchstone.conformance.oracle.reference.runs import Referee
 from torchstone.conformance.oracle.reference.shared import referee_of
-from torchstone.conformance.oracle.tolerances import NO_REFERENCE_FACTOR, real_dtype, tolerance
-from torchstone.conformance.oracle.ulp import precision, representable, ulp, wide
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
 
-
-@dataclass(frozen=True)
-class Observed:
-    """What a run left: the value it returned, and the input tensors as it left them."""
-
-    outputs: Any
-    inputs: tuple[Tensor, ...]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """``outcome`` is pass, mismatch or ill-conditioned. ``evidence`` holds JSON values only."""
-
-    outcome: Outcome
-    kind: str = ""
-    message: str = ""
-    evidence: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def ok(self) -> bool:
-        """Whether the backend was found right."""
-        return self.outcome is Outcome.PASS
-
-
-PASS = Finding(Outcome.PASS)
 _OPEN = Finding(Outcome.PASS, evidence={"rule": "equal up to what PyTorch leaves open"})
 
 
@@ -268,7 +221,7 @@ def _judge(referee: Referee, expected: Observed, actual: Observed, effort: Effor
         return mismatch
     findings: list[Finding] = []
     for index, ((name, wanted), (_, value)) in enumerate(zip(rows, given, strict=True)):
-        findings.append(_leaf(name, wanted, value, Leaf(referee, index, targets, effort=effort)))
+        findings.append(leaf_finding(name, wanted, value, Leaf(referee, index, targets, effort=effort)))
         if findings[-1].outcome is Outcome.MISMATCH:
             return findings[-1]
     settled, stray, evidence = find_stray_writes(referee.pristine, expected.inputs, actual.inputs)
@@ -278,7 +231,7 @@ def _judge(referee: Referee, expected: Observed, actual: Observed, effort: Effor
         wanted, value = expected.inputs[index], actual.inputs[index]
         untouched = same_bits(wanted, referee.pristine[index])
         leaf = Leaf(referee, len(rows) + index, targets, strict=untouched, effort=effort)
-        finding = _leaf(f"input[{index}]", wanted, value, leaf)
+        finding = leaf_finding(f"input[{index}]", wanted, value, leaf)
         if finding.kind:
             return replace(finding, kind=Kind.MUTATION, message=f"mutated: {finding.message}")
         findings.append(finding)
@@ -300,207 +253,3 @@ def _structure(
         return None
     what = f"expected {shape_of(expected.outputs)}, got {shape_of(actual.outputs)}"
     return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"the results have another structure: {what}")
-
-
-def _leaf(name: str, expected: Any, actual: Any, leaf: Leaf) -> Finding:
-    if isinstance(expected, Tensor) != isinstance(actual, Tensor):
-        return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"{name}: expected a {_kind(expected)}, got a {_kind(actual)}")
-    if not isinstance(expected, Tensor):
-        return _scalar(name, expected, actual, leaf)
-    if expected.layout != actual.layout or expected.is_quantized != actual.is_quantized:
-        return Finding(Outcome.MISMATCH, Kind.STRUCTURE, f"{name}: expected {expected.layout}, got {actual.layout}")
-    if expected.shape != actual.shape:
-        message = f"{name}: expected {describe(expected)}, got {describe(actual)}"
-        return Finding(Outcome.MISMATCH, Kind.SHAPE, message)
-    if expected.dtype != actual.dtype:
-        message = f"{name}: expected {describe(expected)}, got {describe(actual)}"
-        return Finding(Outcome.MISMATCH, Kind.DTYPE, message)
-    if expected.device != actual.device:
-        message = f"{name}: expected a tensor on {expected.device}, got one on {actual.device}"
-        return Finding(Outcome.MISMATCH, Kind.DEVICE, message)
-    if same_bits(expected, actual):
-        return PASS
-    expected, actual = dense(expected), dense(actual)
-    finding = _tensor(name, expected, actual, leaf)
-    return (_signs(name, expected, actual, leaf) or finding) if finding.ok else finding
-
-
-def _signs(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding | None:
-    """A mismatch where zeros or NaN have another sign than eager's, and eager's is part of the result."""
-    bad = different_nan_signs(actual, expected)
-    if bool(bad.any()) and (leaf.strict or leaf.referee.keeps_nan_signs):
-        bounds = Bounds(None, note="the sign of NaN")
-        return _report(name, expected, actual, bad, bounds, Outcome.MISMATCH, leaf.dtype_of(expected))
-    return _zeros(name, expected, actual, leaf)
-
-
-def _zeros(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding | None:
-    """A mismatch where zeros have another sign than eager's, and eager's is part of the result."""
-    bad = different_zero_signs(actual, expected)
-    if not bool(bad.any()):
-        return None
-    truth = None
-    if not leaf.strict:
-        truth, _ = reference_of(expected, leaf) if leaf.referee.keeps_zero_signs else (None, "")
-        if truth is None:
-            return None
-        bad &= (truth.values == 0) & ~different_zero_signs(truth.values, expected)
-    if not bool(bad.any()):
-        return None
-    bounds = Bounds(None if truth is None else truth.values, note="the sign of zero")
-    return _report(name, expected, actual, bad, bounds, Outcome.MISMATCH, leaf.dtype_of(expected))
-
-
-def _kind(value: Any) -> str:
-    return "tensor" if isinstance(value, Tensor) else type(value).__name__
-
-
-def _scalar(name: str, expected: Any, actual: Any, leaf: Leaf) -> Finding:
-    """A number, string or None of the program's results; floats were read out of a tensor of the program's dtype."""
-    if type(expected) is not type(actual) and not (_plain(expected) and _plain(actual)):
-        message = f"{name}: expected a {_kind(expected)}, got a {_kind(actual)}"
-        return Finding(Outcome.MISMATCH, Kind.DTYPE, message)
-    if expected == actual:
-        return PASS
-    if type(expected) in NUMBERS:
-        dtype = real_dtype(leaf.referee.leaf_dtype(leaf.index) or leaf.referee.dtype)
-        dtype = torch.promote_types(dtype, torch.complex32) if isinstance(expected, complex) else dtype
-        with contextlib.suppress(OverflowError, RuntimeError):  # an integer of more than 64 bits
-            pair = [torch.tensor(value, dtype=NUMBERS[type(expected)]) for value in (expected, actual)]
-            return _tensor(name, pair[0], pair[1], replace(leaf, dtype=dtype))
-    return Finding(Outcome.MISMATCH, Kind.VALUE, f"{name}: expected {expected!r}, got {actual!r}")
-
-
-def _plain(value: Any) -> bool:
-    return isinstance(value, tuple | list)
-
-
-def _tensor(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding:
-    if not expected.numel() or equal_tensors(expected, actual):
-        return PASS
-    if not inexact(expected):
-        return _discrete(name, expected, actual, leaf)
-    finding = _floating(name, expected, actual, leaf)
-    return (finding if finding.ok or leaf.strict else _widened(name, expected, actual, leaf)) or finding
-
-
-def _widened(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding | None:
-    """The finding where numbers were rounded to fewer bits and then widened, as eager's and the backend's show: these
-    count in the ULPs of fewer bits, and all others in their own. None if there are no such numbers."""
-    coarse, dtype = leaf.referee.leaf_dtype(leaf.index), leaf.dtype_of(expected)
-    if coarse is None or precision(coarse) >= precision(dtype):
-        return None
-    narrow = representable(wide(expected), coarse) & representable(wide(actual), coarse)
-    if not bool(narrow.any()):
-        return None
-    coarse = torch.promote_types(coarse, torch.complex32) if expected.is_complex() else coarse
-    narrowed, rest = (torch.where(narrow, *pair) for pair in ((actual, expected), (expected, actual)))
-    findings = [
-        _floating(name, expected, narrowed, replace(leaf, dtype=coarse)),
-        PASS if equal_tensors(expected, rest) else _floating(name, expected, rest, leaf),
-    ]
-    worst = (Outcome.MISMATCH, Outcome.ILL_CONDITIONED, Outcome.PASS)
-    return min(findings, key=lambda finding: worst.index(finding.outcome))
-
-
-def _floating(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding:
-    """The finding on floating or complex numbers, in the ULPs of one dtype."""
-    dtype = leaf.dtype_of(expected)
-    row = tolerance(dtype, leaf.targets)
-    e, b = wide(expected), wide(actual)
-    if leaf.strict:
-        return _report(name, expected, actual, ~same_numbers(b, e), Bounds(), Outcome.MISMATCH, dtype)
-    bad = ~within_ulps(b, e, dtype, row.ulps, row.tiny)
-    if not bool(bad.any()):
-        return _single_rounding(name, expected, actual, leaf) or Finding(Outcome.PASS, evidence={"rule": "same-dtype"})
-    beyond = bad.clone()
-    truth, note = reference_of(expected, leaf)
-    if truth is None:
-        bad &= ~within_ulps(b, e, dtype, NO_REFERENCE_FACTOR * row.ulps, row.tiny)
-        rule = f"wider tolerance: {note}"
-    else:
-        bad &= ~within_reference(b, e, truth, dtype, row)
-        rule = "float64"
-        if bool(bad.any()):
-            truth = with_spread(truth, expected, leaf)
-            bad &= ~within_reference(b, e, truth, dtype, row)
-        if bool(bad.any()) and leaf.effort > Effort.FEW_RUNS:
-            truth = refine_spread(truth, expected, bad, leaf)
-            bad &= ~within_reference(b, e, truth, dtype, row)
-        if bool(bad.any()) and leaf.effort > Effort.FEW_RUNS:
-            truth = eager_nearby(truth, expected, dtype, leaf)
-            bad &= ~within_reference(b, e, truth, dtype, row)
-        if bool(bad.any()) and (exact := scipy_reference(truth, leaf)) is not None:
-            bad &= ~within_reference(b, e, exact, dtype, row)
-            rule = "SciPy"
-            truth = exact
-    bounds = Bounds(bound=NO_REFERENCE_FACTOR * row.ulps * ulp(e.abs(), dtype) + row.tiny, row=row, note=note)
-    better = torch.zeros_like(bad)
-    if truth is not None:
-        better = beyond & eager_is_further(b, e, truth.values)
-        bounds = Bounds(truth.values, truth.spread, error_bound(e, truth, dtype, row), row, note)
-    if not bool(bad.any()):
-        evidence: dict[str, Any] = {"rule": rule}
-        if bool(better.any()):
-            _, shown = describe_worst(name, expected, actual, better, bounds, dtype)
-            keys = ("where", "index", "expected", "actual", "float64", "float64_error", "eager_error", "count", "of")
-            evidence[EAGER_FURTHER] = {"meaning": FURTHER, **{key: shown[key] for key in keys}}
-        return Finding(Outcome.PASS, evidence=evidence)
-    if leaf.effort is Effort.FEW_RUNS:
-        return _report(name, expected, actual, bad, bounds, Outcome.MISMATCH, dtype)
-    soft = bad & nan_lost_by_eager(b, e, dtype, leaf)
-    if truth is not None and bool((few_digits := bad & ~soft & no_further_than_eager(b, e, truth.values)).any()):
-        soft |= few_digits & ~rounding_reaches(e, truth, leaf)
-    if bool((bad & ~soft).any()):
-        soft |= bad & overflow_order(b, e, bad & ~soft, dtype, row, leaf)
-    if bool((bad & ~soft).any()):
-        soft |= bad & ill_conditioned(b, e, truth, bad & ~soft, dtype, row, leaf)
-    hard = bad & ~soft
-    outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
-    return _report(name, expected, actual, hard if bool(hard.any()) else soft, bounds, outcome, dtype)
-
-
-def _single_rounding(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding | None:
-    """A mismatch where the one operation of a program is not rounded to the nearest number, as eager rounds it."""
-    dtype = expected.dtype
-    if dtype.is_complex or dtype is torch.float64 or leaf.referee.rounds_once != dtype:
-        return None
-    truth = leaf.other(leaf.referee.float64, expected)
-    if truth is None:
-        return None
-    bad = misrounded(wide(actual), wide(expected), truth, dtype)
-    if not bool(bad.any()):
-        return None
-    bounds = Bounds(truth, note="one operation, which is not rounded to the nearest number")
-    return _report(name, expected, actual, bad, bounds, Outcome.MISMATCH, dtype)
-
-
-def _discrete(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding:
-    bad = expected != actual
-    if leaf.strict:
-        return _report(name, expected, actual, bad, Bounds(), Outcome.MISMATCH, expected.dtype)
-    referee = leaf.referee
-    truth = leaf.other(referee.float64, expected)
-    soft = torch.zeros_like(bad)
-    if truth is not None:
-        more = [run for _, run in referee.roundings_scattered.first] if leaf.effort > Effort.FEW_RUNS else []
-        for run in [truth, *leaf.others(referee.rounded_runs + more, expected)]:
-            soft |= run == actual
-    if leaf.effort > Effort.FEW_RUNS and not referee.all_exact:
-        near_by, on_edge = torch.zeros_like(bad), torch.zeros_like(bad)
-        for run in leaf.others(referee.ulp_perturbed, expected):
-            near_by |= run == actual
-        for run in leaf.others(referee.sub_ulp_perturbed, expected):
-            on_edge |= run == actual
-        soft |= near_by & ~on_edge
-    outcome = Outcome.MISMATCH if bool((bad & ~soft).any()) else Outcome.ILL_CONDITIONED
-    shown = bad & ~soft if outcome is Outcome.MISMATCH else bad
-    bounds = Bounds(truth, note=referee.float64.problem)
-    return _report(name, expected, actual, shown, bounds, outcome, expected.dtype)
-
-
-def _report(
-    name: str, expected: Tensor, actual: Tensor, bad: Tensor, bounds: Bounds, outcome: Outcome, dtype: torch.dtype
-) -> Finding:
-    message, evidence = describe_worst(name, expected, actual, bad, bounds, dtype)
-    return Finding(outcome, Kind.VALUE if outcome is Outcome.MISMATCH else "", message, evidence)

@@ -12,7 +12,7 @@ from typing import Any
 from torchstone.conformance.backends.protocol import Backend
 from torchstone.conformance.execution.run_case import Compiled, compare_with_eager
 from torchstone.conformance.execution.verdict import FAILURES, Stage
-from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import leaves
 from torchstone.conformance.program.program import Program

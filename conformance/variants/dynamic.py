@@ -21,8 +21,8 @@ from torchstone.conformance.backends.protocol import Backend, BackendUnsupported
 from torchstone.conformance.execution.run_case import Compiled, compare_with_eager, expect_refusal
 from torchstone.conformance.execution.undefined_behavior import SEED, undefined_behavior
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Stage
-from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.oracle.equality import equal_tensors
+from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.variants.backward import with_gradients
 from torchstone.conformance.variants.forked import refused

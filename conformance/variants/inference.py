@@ -17,7 +17,7 @@ from torchstone.conformance.variants.protocol import NotApplicable, Variant
 if TYPE_CHECKING:
     from torchstone.conformance.backends.protocol import Backend
     from torchstone.conformance.execution.verdict import Stage
-    from torchstone.conformance.oracle.compare import Finding
+    from torchstone.conformance.oracle.finding import Finding
     from torchstone.conformance.program.case import Case
 
 

@@ -16,7 +16,7 @@ import torch
 from torchstone.conformance.backends.protocol import Backend
 from torchstone.conformance.execution.run_case import Compiled, compare_with_eager, expect_refusal
 from torchstone.conformance.execution.verdict import CORRECT, REFUSED, Outcome, Stage
-from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import leaves
 from torchstone.conformance.variants.forked import refused

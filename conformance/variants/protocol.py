@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torchstone.conformance.backends.protocol import Backend
     from torchstone.conformance.execution.run_case import Compiled
     from torchstone.conformance.execution.verdict import Stage
-    from torchstone.conformance.oracle.compare import Finding
+    from torchstone.conformance.oracle.finding import Finding
     from torchstone.conformance.program.case import Case
 
     Run: TypeAlias = Callable[[Case, Backend, Compiled | None], tuple[Stage, Finding]]

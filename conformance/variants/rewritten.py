@@ -28,9 +28,10 @@ from torchstone.conformance.execution.repeatability import is_nondeterministic, 
 from torchstone.conformance.execution.run_case import Compiled, compare_with_eager
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.execution.verdict import Kind, Outcome, Stage
-from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.compare import judge
 from torchstone.conformance.oracle.equality import equal, same_values
 from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
+from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.op_traits.right_answers import MANY_RIGHT_ANSWERS, ORDERS_TIES, PICKS_ONE_OF_TIES
 from torchstone.conformance.oracle.overflow.conversions import undefined_elements
 from torchstone.conformance.oracle.pytree import dense, flatten, paths

@@ -37,7 +37,7 @@ from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.execution.run_case import compile_cases, make_verdict, run_case
 from torchstone.conformance.execution.undefined_behavior import UndefinedBehavior
 from torchstone.conformance.execution.verdict import REFUSED, Outcome, Stage, Verdict
-from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.frames import encode_frame, receive_frame
 from torchstone.conformance.runner.progress_mark import describe_exit

@@ -29,7 +29,8 @@ from torchstone.conformance.execution.repeatability import is_nondeterministic, 
 from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome
 from torchstone.conformance.oracle.ambiguity.factorizations import derivation
-from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
 from torchstone.conformance.oracle.pytree import dense, flatten, paths, shape_of
 from torchstone.conformance.oracle.random.distribution import RUNS, SEEN, compare_distributions

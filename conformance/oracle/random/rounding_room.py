@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.ambiguity.factorizations import derivation
-from torchstone.conformance.oracle.compare import Observed
 from torchstone.conformance.oracle.evidence import inexact
+from torchstone.conformance.oracle.finding import Observed
 from torchstone.conformance.oracle.pytree import dense, flatten
 from torchstone.conformance.oracle.reference.leaf import Leaf, reference_of, with_spread
 from torchstone.conformance.oracle.reference.shared import referee_of

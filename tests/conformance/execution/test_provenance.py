@@ -13,7 +13,7 @@ from torchstone.conformance.backends.protocol import counted
 from torchstone.conformance.execution.provenance import classify
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import UNPROVEN, Kind, Outcome
-from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.runner import progress_mark

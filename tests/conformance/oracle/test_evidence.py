@@ -14,8 +14,9 @@ from torch import Tensor
 
 from tests.conformance.oracle.test_compare import A, B, X, Y, compare, one, several, with_element
 from torchstone.conformance.execution.verdict import Kind, Outcome
-from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.compare import judge
 from torchstone.conformance.oracle.evidence import FURTHER, SHOWN, Bounds, describe_worst, eager_is_further
+from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.program.program import Ref
 from torchstone.conformance.program.tensor_storage import copy_tensors
 

@@ -10,7 +10,7 @@ import torch
 
 from tests.conformance.oracle.test_compare import X, Y, compare, one, several, with_element
 from torchstone.conformance.execution.verdict import Outcome
-from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.program.program import Call, Program, Ref
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torchstone.conformance.oracle.ambiguity.phases import AlignPhases, RecordFactors
-from torchstone.conformance.oracle.compare import Observed, judge
+from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.finding import Observed
 from torchstone.conformance.oracle.perturbation import search
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.program.tensor_storage import copy_tensors

@@ -11,7 +11,8 @@ from torchstone.conformance.oracle.ambiguity.saturation import ExactProducts
 
 JUDGE = """
 import torch
-from torchstone.conformance.oracle.compare import Observed, judge
+from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.finding import Observed
 from torchstone.conformance.program.program import Call, Program, Ref
 
 product = Call("torch._int_mm", (Ref("x"), Ref("y")), {}, "r0")

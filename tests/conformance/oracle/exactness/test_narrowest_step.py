@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.execution.verdict import Outcome
-from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.reference.runs import Referee
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.program.tensor_storage import copy_tensors

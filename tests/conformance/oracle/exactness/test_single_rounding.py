@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32
 from torchstone.conformance.oracle.ulp import ulp
 from torchstone.conformance.program.program import Call, Program, Ref

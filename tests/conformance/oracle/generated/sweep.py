@@ -19,7 +19,8 @@ from tests.conformance.oracle.generated.evaluations import evaluations
 from tests.conformance.oracle.generated.gaps import gap_function
 from tests.conformance.oracle.generated.ill_conditioned import ill_conditioned
 from torchstone.conformance.execution.verdict import Outcome
-from torchstone.conformance.oracle.compare import Finding, Observed, judge
+from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.reference.runs import Referee
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import copy_tensors

@@ -16,7 +16,7 @@ import torch
 from tests.conformance.oracle.generated.sweep import finding_of
 from tests.conformance.oracle.overflow.programs import Generated, generated, right_answers, wrong_answers
 from torchstone.conformance.execution.verdict import Outcome
-from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.oracle.finding import Finding
 
 
 def accused(case: Generated) -> Iterator[tuple[str, Finding]]:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.execution.verdict import Outcome
-from torchstone.conformance.oracle.compare import Observed, judge
+from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.finding import Observed
 from torchstone.conformance.program.program import Call, Program, Ref
 
 LEFT = torch.tensor([[1.0, -3.0], [2.0, 0.5]])

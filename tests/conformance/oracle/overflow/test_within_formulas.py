@@ -11,7 +11,8 @@ from torch import Tensor
 
 from tests.conformance.oracle.test_compare import X, Y, one, several
 from torchstone.conformance.execution.verdict import Outcome
-from torchstone.conformance.oracle.compare import Observed, judge
+from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.finding import Observed
 from torchstone.conformance.program.program import Call, Program, Ref
 
 INF, NAN = math.inf, math.nan

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torchstone.conformance.oracle.compare import Observed, judge
+from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.finding import Observed
 from torchstone.conformance.oracle.reference.shared import referee_of, shared_referees
 from torchstone.conformance.program.program import Call, Program, Ref
 
