@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -26,6 +27,37 @@ def called_directly() -> Iterator[None]:
         yield
     finally:
         utils._hop_compile_and_call = compiled
+
+
+@uses("torch.ops.higher_order.cond.python_key_table")
+def functionalized_under(mode: type, base: type, refused: Callable[[str, Exception], Exception]) -> None:
+    """Have torch.cond and torch.while_loop functionalized under a mode as under its base, which is PyTorch's own:
+    PyTorch looks for rules by the very class.
+
+    ``refused`` gives what is raised where PyTorch declines what the branches or the body do, by op and error.
+    """
+
+    def asked(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return rule(*args, **kwargs)
+            except Exception as error:
+                if _declined(error):
+                    raise refused(name, error) from error
+                raise
+
+        return run
+
+    for name in ("cond", "while_loop"):
+        rules = getattr(torch.ops.higher_order, name).python_key_table
+        rules[mode] = asked(name, rules[base])
+
+
+@uses("torch._dynamo.exc.UncapturedHigherOrderOpError", "torch._higher_order_ops.utils")
+def _declined(error: Exception) -> bool:
+    """Say whether it is PyTorch's word that a function of control flow writes, shares memory, or changes a layout."""
+    kinds = ("UncapturedHigherOrderOpError", "UnsupportedAliasMutationException")
+    return type(error).__name__ in kinds or "might be aliasing the input" in str(error)
 
 
 @uses("torch.utils._python_dispatch._get_current_dispatch_mode_stack", "torch.ops.higher_order.cond.python_key_table")

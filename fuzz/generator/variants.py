@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.control_flow import WHILE_LOOP
+from torchstone.conformance.program.control_flow import COND, WHILE_LOOP
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.registry import DEFAULT
@@ -44,7 +44,8 @@ def nth_case(
         drawn = [variant, *(choices.weighted(WEIGHTS) for _ in range(TRIES - 1))]
         variant = max(drawn, key=lambda v: sum(novelty.is_new((target, "variant", v)) for target in targets))
         novelty.meet((target, "variant", variant) for target in targets)
-    if variant == DEFAULT or (variant == "backward" and WHILE_LOOP in targets):  # PyTorch has no gradient of a loop
+    # PyTorch has no gradient of a loop. That of cond is zero, and not none, for what only the other branch reads.
+    if variant == DEFAULT or (variant == "backward" and targets & {COND, WHILE_LOOP}):
         return case
     # The variant takes the place of the seed in the id, and is drawn for by the id.
     plain = case.replace(source=f"{case.source}-{case.variant}", variant=DEFAULT)

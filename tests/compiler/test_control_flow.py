@@ -172,3 +172,35 @@ def test_the_evaluator_runs_every_stage() -> None:
     for x in (torch.randn(3, 3), torch.eye(3)):
         for stage in ("aten", "contract", "flat"):
             torch.testing.assert_close(evaluate_graph(parse_graph(exe.ir[stage]), [x]), program(x))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_branches_and_loops_in_a_program_with_writes_and_views(sign: float) -> None:
+    """Writes and returned views are functionalized, and PyTorch's rules for control flow are those of its own mode."""
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        row = x[0]
+        row.mul_(2.0)
+        (chosen,) = torch.cond(x.sum() > 0, lambda x: (x + 1,), lambda x: (x.sin(),), (x,))
+        (turned,) = torch.while_loop(lambda x: x.abs().sum() < 50, lambda x: (x * 2,), (chosen,))
+        return turned, x[1:]
+
+    def input_() -> torch.Tensor:
+        return sign * torch.arange(1.0, 7.0).reshape(3, 2)
+
+    compiled = torchstone.compile(program, (input_(),))
+    for _ in range(2):
+        eager, ours = input_(), input_()
+        for left, right in zip(program(eager), compiled(ours), strict=True):
+            torch.testing.assert_close(right, left)
+        torch.testing.assert_close(ours, eager)
+
+
+def test_a_branch_that_gives_its_operand_is_refused_by_name() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        x.add_(1.0)
+        (out,) = torch.while_loop(lambda x: x.sum() > 100, lambda x: (x,), (x,))
+        return out
+
+    with pytest.raises(Unsupported, match="torch.while_loop in a program with writes or views"):
+        torchstone.compile(program, (torch.ones(2),))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torchstone.compiler._torch import pytrees as pytree
+from torchstone.compiler._torch.control_flow import called_directly
 from torchstone.compiler._torch.functorch import is_wrapped, transforms_kept
 from torchstone.compiler._torch.tensors import flip_bits_of, mark_parameter
 from torchstone.compiler.capture.memory.foreign_memory import memory_apart, written
@@ -189,7 +190,8 @@ def rehearse(
     given = {id(leaf): clone for leaf, clone in zip(leaves, clones, strict=False) if isinstance(leaf, torch.Tensor)}
     made: list[torch.Tensor] = fn.foreign
     fn.mark_parameters([*leaves[: in_spec.num_leaves], *state], [*clones, *others.values()])
-    with quiet(), NoEscape(), no_back_doors(), fn.heap.standing_in(others, {}, None, given), memory_apart(made):
+    watched = fn.heap.standing_in(others, {}, None, given)
+    with called_directly(), quiet(), NoEscape(), no_back_doors(), watched, memory_apart(made):
         out = fn.fn(*args, **kwargs)
         fn.rehearsed = True
         check_attributes(fn.heap, pytree.tree_leaves(out))

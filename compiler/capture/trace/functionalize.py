@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import torch
 
 from torchstone.compiler._torch import pytrees as pytree
+from torchstone.compiler._torch.control_flow import functionalized_under
 from torchstone.compiler._torch.functionalization import (
     FunctionalTensor,
     FunctionalTensorMode,
@@ -78,6 +79,14 @@ class _Functionalize(FunctionalTensorMode):
         with below.redispatch_to_next():
             args, kwargs = below.unwrap_tensors((args, kwargs or {}))
             return below.wrap_tensors(func(*args, **kwargs))
+
+
+def _declined(op: str, error: Exception) -> Unsupported:
+    why = str(error).strip().splitlines()[0].rstrip("!:")
+    return Unsupported(f"torch.{op} in a program with writes or views: {why}", stage="capture", op=f"torch.{op}")
+
+
+functionalized_under(_Functionalize, FunctionalTensorMode, _declined)
 
 
 @contextlib.contextmanager
