@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.export_support import Exported, capture
 from torchstone.conformance.backends.packaged import Packaged
+from torchstone.conformance.backends.protocol import Availability
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,16 +19,25 @@ DECOMPOSED, UNDECOMPOSED = "decomposed", "undecomposed"
 
 @dataclass(frozen=True)
 class Layer:
-    """What a compiler has made of the program at some point, run by somebody else than the compiler itself.
+    """A backend: what a compiler has made of the program at some point, run by somebody else than the compiler itself.
 
-    ``stage`` names what comes to this point, ``what`` says for people what is run by whom. ``compile`` is as a
-    backend's. Where ``cheap``, it takes no longer than the backend itself, and failing verdicts tell what it gives.
+    ``name`` is the stage that comes to this point, ``what`` says for people what is run by whom. Where ``cheap``, it
+    takes no longer than the compiler itself, and verdicts on a wrong result tell what it gives.
     """
 
-    stage: str
+    name: str
     what: str
     compile: Callable[[Callable[..., Any], tuple[Tensor, ...]], Callable[..., Any]]
     cheap: bool = False
+    uses_eager_kernels: bool = True
+
+    def available(self) -> Availability:
+        """Say that it is there: it is asked where the compiler is."""
+        return Availability(True)
+
+    def versions(self) -> dict[str, str]:
+        """Return nothing: they are the compiler's."""
+        return {}
 
 
 class Exporting(Packaged):

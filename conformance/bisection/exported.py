@@ -29,7 +29,7 @@ def rungs(backend: Any) -> Sequence[Rung]:
     if tables is not None:
         what = f"the same with the decompositions that {backend.name} asks for"
         found.append(Rung("decompositions", what, lambda: _Exported(tables())))
-    found += [Rung(layer.stage, layer.what, lambda one=layer: _Layered(one)) for layer in _layers(backend)]
+    found += [Rung(layer.name, layer.what, lambda one=layer: one) for layer in _layers(backend)]
     other = getattr(backend, "shares_with", "")
     if other and load(other).available().ok:
         what = f"what {backend.name} shares with {other}, by way of {other}"
@@ -49,31 +49,20 @@ def _layers(backend: Any) -> Sequence[Layer]:
     return backend.layers() if hasattr(backend, "layers") else ()
 
 
-class _Stage:
-    """A compiler up to a stage: PyTorch's kernels are at home in it."""
+class _Exported:
+    """torch.export, decomposed by tables in order if there are some, and PyTorch's kernels."""
 
-    name = "stage"
+    name = "torch.export"
     uses_eager_kernels = True
+
+    def __init__(self, tables: Sequence[Mapping[Any, Any]] = ()) -> None:
+        self.tables = tables
 
     def available(self) -> Availability:
         return Availability(True)
 
     def versions(self) -> dict[str, str]:
         return {}
-
-
-class _Layered(_Stage):
-    """What a compiler has made of a program, run by somebody else."""
-
-    def __init__(self, layer: Layer) -> None:
-        self.compile = layer.compile
-
-
-class _Exported(_Stage):
-    """torch.export, decomposed by tables in order if there are some, and PyTorch's kernels."""
-
-    def __init__(self, tables: Sequence[Mapping[Any, Any]] = ()) -> None:
-        self.tables = tables
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         return self._exported(fn, args, ())

@@ -9,7 +9,7 @@ from unittest import mock
 import torch
 
 from torchstone.compiler.lowering.mlir_passes import pipelines
-from torchstone.compiler.lowering.mlir_passes.cpu import RETURNED_BUFFERS, CpuOptions
+from torchstone.compiler.lowering.mlir_passes.cpu import RETURNED_BUFFERS, RETURNED_LLVM, CpuOptions
 from torchstone.compiler.lowering.mlir_passes.unfused import separate_empty_tensors
 from torchstone.compiler.runtime.cpu import allocating_kernel
 from torchstone.compiler.runtime.cpu.bridge import torch_dtype
@@ -20,6 +20,12 @@ _AS_WRITTEN = (
     "buffer-deallocation-pipeline,convert-bufferization-to-memref"
 )
 
+# Contractions are written in vectors, which no importer writes.
+_MEMORY = "finalize-memref-to-llvm"
+_VECTORS = "func.func(convert-vector-to-scf)," + pipelines.PIPELINES["llvm-returned"].replace(
+    _MEMORY, f"convert-vector-to-llvm,{_MEMORY}"
+)
+
 
 def _bufferize(module: Any, options: CpuOptions) -> Any:
     separate_empty_tensors(module, options.provider)
@@ -27,7 +33,13 @@ def _bufferize(module: Any, options: CpuOptions) -> Any:
     return module
 
 
+def _to_llvm(module: Any, options: CpuOptions) -> Any:
+    pipelines.run_text(_VECTORS, module, label="llvm", provider=options.provider)
+    return module
+
+
 _BUFFERS = RETURNED_BUFFERS.with_run("returned-buffers", _bufferize)
+_LLVM = RETURNED_LLVM.with_run("llvm-returned", _to_llvm)
 
 
 class PlainKernel:
@@ -41,7 +53,7 @@ class PlainKernel:
         **how: Any,
     ) -> None:  # fmt: skip
         dtypes = [torch_dtype(result.dtype) for result in results]
-        with mock.patch.object(allocating_kernel, "RETURNED_BUFFERS", _BUFFERS):
+        with mock.patch.multiple(allocating_kernel, RETURNED_BUFFERS=_BUFFERS, RETURNED_LLVM=_LLVM):
             self._kernel = allocating_kernel.load_returning(
                 module, entry=entry, result_dtypes=dtypes, provider=provider
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,14 +35,21 @@ class Tried:
 class Blame:
     """Where a failure comes from.
 
-    ``stage`` is the first that shows it, and ``parts`` are those of it that do. ``stage`` is empty where the case does
-    not fail, and ``verdict`` says what it does.
+    ``stage`` is the first that shows it, and ``parts`` are those of it that do. It may be one of ``or_else`` instead:
+    the stages just before it, which nothing here can run. ``stage`` is empty where the case does not fail, and
+    ``verdict`` says what it does.
     """
 
     verdict: Verdict
     stage: str = ""
     parts: tuple[str, ...] = ()
     tried: tuple[Tried, ...] = ()
+    or_else: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the stage and its parts in a line."""
+        parts = f": {', '.join(self.parts)}" if self.parts else ""
+        return f"{self.stage}{parts}" + (f" (or {', '.join(self.or_else)}, not tried)" if self.or_else else "")
 
 
 def bisect(case: Case, backend: str, seconds: float = 60.0, say: Callable[[Tried], None] = lambda tried: None) -> Blame:
@@ -79,6 +87,8 @@ def known_rungs(backend: str) -> Sequence[Rung]:
 
 def _in_parts(rung: Rung, before: Verdict, trials: _Trials) -> Blame:
     assert trials.failure is not None
+    before_it = reversed(trials.tried[:-1])
+    unknown = [tried.name for tried in itertools.takewhile(lambda tried: tried.shows is None, before_it)]
     guilty = []
     for part in rung.parts(before):
         shows = trials.shows(part.name, str(part), part.backend)
@@ -88,7 +98,7 @@ def _in_parts(rung: Rung, before: Verdict, trials: _Trials) -> Blame:
                 break
     if rung.found is not None and (name := trials.named(rung.found, rung.backend)):
         guilty.append(name)
-    return Blame(trials.failure, rung.stage, tuple(guilty), tuple(trials.tried))
+    return Blame(trials.failure, rung.stage, tuple(guilty), tuple(trials.tried), tuple(reversed(unknown)))
 
 
 class _Trials:
