@@ -7,6 +7,7 @@ stage that is named is held against the file that was mutated. The journal makes
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import sys
 import time
@@ -26,6 +27,7 @@ from torchstone.fuzz.selftrial.line_map import LineMap, line_map, spaced, trace_
 from torchstone.fuzz.selftrial.reaching_cases import Effort
 from torchstone.fuzz.selftrial.syntactic import SyntacticTrial
 
+FOLDER = Path(".torchstone")
 EFFORT = Effort(ops=6, reaching=16, limit=2, dtypes=3, varied_ops=2, variants=40, programs=0, patience=30)
 """Less than the self-trial spends: what is asked here is who is blamed, not whether the mutant is found."""
 
@@ -90,11 +92,15 @@ def measured(trial: SyntacticTrial, mutations: Iterable[Mutation]) -> Iterator[d
 
 
 def some_lines(target: str, ops: int) -> LineMap:
-    """Which lines some ops run: a tenth of the ops takes a minute, and reaches most of what they all reach."""
+    """Which lines some ops run, kept for as long as the compiler's sources stay: a tenth of the ops takes a minute."""
+    path = FOLDER / f"some-lines-{target}-{ops}-{population.digest()}.json.gz"
+    if path.exists():
+        return LineMap.from_json(json.loads(gzip.decompress(path.read_bytes())))
     lines = LineMap()
     for op in spaced(load("opinfo").op_names(), ops):
         for case, ran in trace_op(target, op):
             lines.add(case, ran)
+    path.write_bytes(gzip.compress(json.dumps(lines.to_json()).encode()))
     return lines
 
 
@@ -118,14 +124,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", default="linalg")
     parser.add_argument("--under", default="", help="draw from this folder or file of the compiler alone")
-    parser.add_argument("--ops", type=int, default=60, help="ops whose lines are traced; 0: all, kept in .torchstone")
+    parser.add_argument("--ops", type=int, default=60, help="ops whose lines are traced; 0: all")
     parser.add_argument("--journal", type=Path, help="[default: .torchstone/blame-TARGET-SEED.jsonl]")
     options = parser.parse_args()
-    journal = options.journal or Path(f".torchstone/blame-{options.target}-{options.seed}.jsonl")
+    journal = options.journal or FOLDER / f"blame-{options.target}-{options.seed}.jsonl"
     journal.parent.mkdir(exist_ok=True)
     rows = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
     known = {row["fingerprint"] for row in rows}
-    lines = some_lines(options.target, options.ops) if options.ops else line_map(options.target, Path(".torchstone"))
+    lines = some_lines(options.target, options.ops) if options.ops else line_map(options.target, FOLDER)
     with SyntacticTrial(lines, options.target, EFFORT) as trial:
         drawn = population.draw(trial.texts, options.seed)
         left = (m for m in drawn if m.path.startswith(options.under) and m.fingerprint not in known)

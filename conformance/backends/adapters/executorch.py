@@ -35,9 +35,8 @@ _OP = re.compile(r"aten(?:::|\.)([a-z_]\w*(?:\.\w+)?)")
 _LOG = re.compile(r"^\[(?!cpuinfo)\w+\.\w+:\d+\] (.*)$")
 
 
-class ExecuTorch(Packaged):
+class ExecuTorch(Exporting):
     name = "executorch"
-    begins_with = "torch.export"
     executors = (KERNELS, DELEGATE)
     packages = (("executorch", "executorch"),)
 

@@ -98,7 +98,11 @@ def evaluator(exported: Exported, model: Any) -> Callable[..., Any]:
 
     def run(*args: Tensor) -> Any:
         results = [openvino.Tensor(item.element_type, item.shape) for item in model.outputs]
-        if not model.evaluate(results, [_value(args[place]) for place in places]):
+        try:
+            done = model.evaluate(results, [_value(args[place]) for place in places])
+        except RuntimeError as error:  # an op without one, mostly
+            raise BackendUnsupported(f"OpenVINO's reference implementations: {error}"[:500], "run") from error
+        if not done:
             raise BackendUnsupported("OpenVINO has no reference implementation of an op of the model", "run")
         return exported.finish(args, [_tensor(value) for value in results])
 
