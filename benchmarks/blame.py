@@ -67,8 +67,9 @@ def row_of(mutation: Mutation, text: str, case: str, blame: Blame, seconds: floa
     before, after = mutation.diff(text)
     return {
         "fingerprint": mutation.fingerprint, "path": mutation.path, "line": mutation.line, "before": before,
-        "after": after, "case": case, "outcome": str(blame.verdict.outcome), "unsure": list(blame.or_else), "stage": blame.stage,
-        "parts": list(blame.parts), "right": blame.stage in stages_of(mutation.path), "seconds": round(seconds, 1),
+        "after": after, "case": case, "outcome": str(blame.verdict.outcome), "stage": blame.stage,
+        "unsure": list(blame.or_else), "parts": list(blame.parts),
+        "right": blame.stage in stages_of(mutation.path), "seconds": round(seconds, 1),
         "tried": [[one.name, one.shows, one.verdict.message[:200]] for one in blame.tried],
     }  # fmt: skip
 

@@ -181,9 +181,7 @@ def _written(program: Any) -> tuple[int, ...]:
     if not kinds <= {"USER_OUTPUT", "USER_INPUT_MUTATION"}:
         raise BackendUnsupported(f"torch.export gives outputs that are {', '.join(sorted(kinds))}", "capture")
     names = [spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
-    return tuple(
-        names.index(spec.target) for spec in signature.output_specs if spec.kind.name == "USER_INPUT_MUTATION"
-    )
+    return tuple(names.index(spec.target) for spec in signature.output_specs if spec.kind.name == "USER_INPUT_MUTATION")
 
 
 def _decomposed(program: Any, decompositions: Mapping[Any, Any]) -> Any:

@@ -24,9 +24,11 @@ from torchstone.compiler.lowering import evaluator, partition
 from torchstone.compiler.lowering.registry import find_target
 from torchstone.compiler.lowering.steps import is_control
 from torchstone.compiler.lowering.target import Target
+from torchstone.compiler.runtime.cpu import jit, kernel
 from torchstone.compiler.runtime.cpu.level import VARIABLE, unavailable
 from torchstone.conformance.backends.adapters.builtin import Builtin
 from torchstone.conformance.bisection.apart import lower_apart, lower_copying
+from torchstone.conformance.bisection.plain import PlainKernel
 from torchstone.conformance.bisection.rungs import Part, Rung
 from torchstone.conformance.execution.verdict import Verdict
 
@@ -187,9 +189,6 @@ def _copying(target: Target) -> Target:
 
 def _plain(target: Target) -> Target:
     """The CPU runtime's kernels are made by MLIR's own passes."""
-    from torchstone.compiler.runtime.cpu import kernel
-    from torchstone.conformance.bisection.plain import PlainKernel
-
     kernel.CpuKernel = PlainKernel  # type: ignore[misc, assignment]
     return target
 
@@ -216,7 +215,5 @@ def _held_to(level: str) -> Change:
 
 def _quick(target: Target) -> Target:
     """Machine code as LLVM makes it without optimizing, however much work there is."""
-    from torchstone.compiler.runtime.cpu import jit
-
     jit.opt_level = lambda work: jit.FAST_COMPILE
     return target

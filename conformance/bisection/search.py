@@ -14,11 +14,9 @@ from torchstone.conformance.bisection.rungs import Rung
 from torchstone.conformance.custom.apart import Died, Made, Steps, stream
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.execution.same_failure import same_failure
 from torchstone.conformance.execution.verdict import FAILURES, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
-
-ENDED = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
-"""Outcomes of a process that ended: which of them it was says more of the machine than of the failure."""
 
 
 @dataclass(frozen=True)
@@ -150,10 +148,3 @@ class _Trials:
         outcome = Outcome.TIMEOUT if took >= self.seconds else Outcome.CRASH
         case, how = self.case, f"the process was {found.how}"
         return Verdict(case.id, "", case.source, case.op, case.dtype, case.variant, Stage.RUN, outcome, "", how)
-
-
-def same_failure(verdict: Verdict, failure: Verdict) -> bool:
-    """Say whether a verdict is of the failure: of the same outcome, and where numbers differ, of the same kind."""
-    if verdict.outcome in ENDED and failure.outcome in ENDED:
-        return True
-    return (verdict.outcome, verdict.kind) == (failure.outcome, failure.kind)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from torchstone.conformance.custom.apart import Died, Made, Steps, stream
+from torchstone.conformance.execution.same_failure import same_failure
 from torchstone.conformance.execution.verdict import CORRECT, FAILURES, Outcome
 from torchstone.conformance.oracle.compare import Finding
 from torchstone.conformance.program.case import Case
@@ -30,20 +31,21 @@ def tell_layers(
         for layer in asked:
             if steps.begin(layer.name):
                 _, found = compare(case, layer)
-                yield Made(layer.name, [str(found.outcome), str(found.kind), found.message[:200]])
+                same = same_failure(found, finding)
+                yield Made(layer.name, [str(found.outcome), same, found.message[:200]])
 
     told = {layer.name: f"{layer.what}: does not end" for layer in asked}
     for made in stream(make, SECONDS):
         layer = next(one for one in asked if one.name == (made.step if isinstance(made, Died) else made.key))
-        told[layer.name] = f"{layer.what}: {_words(finding, made)}"
+        told[layer.name] = f"{layer.what}: {_words(made)}"
     return replace(finding, evidence=finding.evidence | {LAYERS: told}) if told else finding
 
 
-def _words(finding: Finding, made: Made | Died) -> str:
+def _words(made: Made | Died) -> str:
     if isinstance(made, Died):
         return f"the process was {made.how}"
-    outcome, kind, message = made.told
-    if (outcome, kind) == (str(finding.outcome), str(finding.kind)):
+    outcome, same, message = made.told
+    if same:
         return f"gives the same failure: {message}"
     if Outcome(outcome) in CORRECT:
         return "is right"

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from torchstone.compiler._torch import onnx_exporter
 from torchstone.conformance.backends.composite import composite_ops_known
 from torchstone.conformance.backends.export_support import Exported
 from torchstone.conformance.backends.exporting import Exporting, Layer
@@ -45,9 +46,7 @@ class OnnxRuntime(Exporting):
 
     def decompositions(self) -> dict[Any, Any]:
         """Return what torch.onnx has PyTorch decompose: ops that it has no ONNX function for."""
-        from torchstone.compiler._torch.onnx_exporter import decompositions
-
-        return decompositions()
+        return onnx_exporter.decompositions()
 
     def layers(self) -> tuple[Layer, ...]:
         """Return the exported model, run by ONNX's own evaluator."""
@@ -222,12 +221,10 @@ def _ran(profile: str) -> dict[str, list[str]]:
 
 
 def _to_onnx(program: Any) -> bytes:
-    from torchstone.compiler._torch.onnx_exporter import export
-
     with warnings.catch_warnings(), composite_ops_known():
         warnings.simplefilter("ignore")
         try:
-            return export(program).model_proto.SerializeToString()
+            return onnx_exporter.export(program).model_proto.SerializeToString()
         except Exception as error:
             raise _failure(error, "lower") from error
 

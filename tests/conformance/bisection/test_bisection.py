@@ -13,8 +13,8 @@ from torchstone.conformance.backends.export_support import capture
 from torchstone.conformance.backends.protocol import BackendError
 from torchstone.conformance.backends.registry import load
 from torchstone.conformance.bisection import Blame, Tried, bisect, exported, stage_texts
-from torchstone.conformance.bisection.search import same_failure
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.same_failure import same_failure
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.mutants import BACKEND_NAME
 from torchstone.conformance.program.case import Case
@@ -165,6 +165,10 @@ def test_failures_are_the_same_by_outcome_and_kind() -> None:
     wrong = bisect(case, f"{__name__}:AfterExport").verdict
     assert same_failure(wrong, wrong)
     assert not same_failure(dataclasses.replace(wrong, kind="dtype"), wrong)
+    rounded = dataclasses.replace(wrong, evidence={"ulps": 1.0})
+    assert not same_failure(rounded, wrong) and not same_failure(wrong, rounded)
+    assert same_failure(rounded, dataclasses.replace(wrong, evidence={"ulps": 2.0}))
+    assert same_failure(wrong, dataclasses.replace(wrong, evidence={"ulps": "inf"}))
     assert not same_failure(dataclasses.replace(wrong, outcome=Outcome.ERROR), wrong)
     crash, hang = (dataclasses.replace(wrong, outcome=outcome) for outcome in (Outcome.CRASH, Outcome.TIMEOUT))
     assert same_failure(crash, hang)
