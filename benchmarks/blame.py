@@ -33,19 +33,24 @@ EFFORT = Effort(ops=6, reaching=16, limit=2, dtypes=3, varied_ops=2, variants=40
 
 STAGES = {
     "transforms": "expansions",
+    "transforms/legalizations": "lowering",
+    "transforms/channels_last.py": "lowering",
+    "transforms/sink_transposes.py": "lowering",
     "transforms/decompose.py": "decompositions",
     "transforms/shapes.py": "decompositions",
     "transforms/size_specialization.py": "decompositions",
+    "lowering": "lowering",
     "lowering/partition.py": "schedule",
     "lowering/steps.py": "schedule",
+    "lowering/mlir_passes": "code",
+    "lowering/mlir_passes/sums.py": "lowering",
+    "lowering/stablehlo/to_linalg.py": "to linalg",
+    "lowering/tensorrt": "tensorrt",
+    "runtime": "runtime",
+    "runtime/tensorrt": "tensorrt",
     "runtime/host_schedule.py": "schedule",
     "runtime/control.py": "schedule",
     "runtime/draws.py": "schedule",
-    "lowering/linalg": "lowering",
-    "lowering/tosa": "lowering",
-    "lowering/stablehlo": "lowering",
-    "lowering/mlir_passes": "code",
-    "runtime/cpu": "runtime",
 }
 """The stage that the code of a folder or file is part of. The nearest one decides."""
 
