@@ -111,15 +111,17 @@ def some_lines(target: str, ops: int) -> LineMap:
 
 
 def summary(rows: Iterable[dict[str, Any]]) -> str:
-    """The rate in all and by stage, then what was wrong."""
-    asked = [row for row in rows if row["case"]]
+    """The rate in all and by stage, then what was wrong. A failure that does not come again has nobody to blame."""
+    rows = [row for row in rows if row["case"]]
+    asked = [row for row in rows if row["stage"]]
     lines, right = [], Counter(stages_of(row["path"])[0] for row in asked if row["right"])
     for stage, count in Counter(stages_of(row["path"])[0] for row in asked).most_common():
         lines.append(f"{stage:<16} {right[stage]:>4} of {count}")
     lines.append(f"{'all':<16} {right.total():>4} of {len(asked)}")
+    lines.append(f"{'not again':<16} {len(rows) - len(asked):>4}")
     for row in asked:
         if not row["right"]:
-            named = ": ".join([row["stage"] or "nothing fails", ", ".join(row["parts"])]).removesuffix(": ")
+            named = ": ".join([row["stage"], ", ".join(row["parts"])]).removesuffix(": ")
             lines.append(f"{row['fingerprint']}  compiler/{row['path']}:{row['line']}  {row['case']}  named {named}")
     return "\n".join(lines)
 
@@ -145,7 +147,7 @@ def main() -> None:
             rows.append(row)
             with journal.open("a") as file:
                 file.write(json.dumps(row) + "\n")
-            told = f"{row['stage']} {row['parts']}: {'right' if row['right'] else 'WRONG'}" if row["case"] else "-"
+            told = f"{row['stage']} {row['parts']}: {'right' if row['right'] else 'WRONG'}" if row.get("stage") else "-"
             print(f"{_failing(rows)}/{options.mutants}  {row['path']}  {told}", file=sys.stderr, flush=True)
             if _failing(rows) >= options.mutants:
                 break
@@ -153,7 +155,7 @@ def main() -> None:
 
 
 def _failing(rows: Iterable[dict[str, Any]]) -> int:
-    return sum(bool(row["case"]) for row in rows)
+    return sum(bool(row["case"] and row["stage"]) for row in rows)
 
 
 if __name__ == "__main__":
