@@ -21,5 +21,4 @@ def blamed(reduction: Reduction, seconds: float = 60.0) -> Reduction:
         return reduction
     if not blame.stage:
         return reduction
-    parts = f": {', '.join(blame.parts)}" if blame.parts else ""
-    return dataclasses.replace(reduction, blame=f"{blame.stage}{parts}", texts=texts)
+    return dataclasses.replace(reduction, blame=str(blame), texts=texts)

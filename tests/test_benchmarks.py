@@ -165,3 +165,32 @@ def test_a_model_that_is_refused_is_a_row_with_the_reason() -> None:
     rows = [models.Row("a", "tosa", "refused", "no such op"), models.Row("a", "linalg", "right", "", 3, 1.0, 0.5, 0)]
     text = "\n".join(models.table(rows, ["linalg", "tosa"]))
     assert "| a | 3, 1.0 s, 0.5 | refused |" in text and "- a on tosa is refused: `no such op`" in text
+
+
+def test_the_stage_of_a_mutant_follows_from_its_file() -> None:
+    from torchstone.conformance.mutants.syntactic import population
+
+    blame: Any = importlib.import_module("blame")
+    assert all(blame.stages_of(path) for target in population.TARGETS for path in population.sources(target))
+    assert blame.stages_of("transforms/expansions/nn/pooling.py") == ("expansions",)
+    assert blame.stages_of("transforms/decompose.py") == ("decompositions",)
+    assert blame.stages_of("lowering/mlir_passes/outline.py") == blame.COMMON
+    row = {"path": "transforms/cse.py", "line": 3, "case": "a:case", "fingerprint": "0", "stage": "expansions"}
+    rows = [row | {"right": True, "parts": []}, row | {"right": False, "stage": "code", "parts": ["flat.add"]}]
+    told = blame.summary([*rows, row | {"case": ""}])
+    assert "1 of 2" in told and told.splitlines()[-1].endswith("named code: flat.add")
+
+
+@pytest.mark.torture
+def test_bisect_names_the_file_that_a_drawn_mutant_is_in() -> None:
+    """A short sweep: those that a sweep of hundreds finds wrong are for the benchmark to show."""
+    import itertools
+
+    from torchstone.conformance.mutants.syntactic import population
+    from torchstone.fuzz.selftrial.syntactic import SyntacticTrial
+
+    blame: Any = importlib.import_module("blame")
+    with SyntacticTrial(blame.some_lines("linalg", 12), "linalg", blame.EFFORT) as trial:
+        drawn = trial.applicable(population.draw(trial.texts, 7))
+        asked = list(itertools.islice((row for row in blame.measured(trial, drawn) if row["case"]), 5))
+    assert sum(row["right"] for row in asked) >= 4, blame.summary(asked)

@@ -22,6 +22,17 @@ def export(program: Any) -> Any:
 
 
 @functools.cache
+@uses(f"{_EXPORTER}._decomp.create_onnx_friendly_decomposition_table")
+def decompositions() -> dict[Any, Any]:
+    """Return the table that the exporter has PyTorch decompose by."""
+    from torch.onnx import _constants
+    from torch.onnx._internal.exporter import _decomp
+
+    known = set(_decomp.get_onnx_implemented_overloads(_functions(_constants.ONNX_DEFAULT_OPSET)))
+    return dict(_decomp.create_onnx_friendly_decomposition_table(known))
+
+
+@functools.cache
 @uses(f"{_EXPORTER}._registration.ONNXRegistry.from_torchlib")
 def _functions(opset: int) -> Any:
     """Make the table of ONNX functions for ATen ops, which takes 2 s."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from torchstone.compiler._torch.operators import has_schema, schema_of
@@ -32,7 +32,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Exported:
-    """An ``ExportedProgram`` without mutations, from tensors to a flat list of tensors and numbers.
+    """An ``ExportedProgram`` that writes to no argument, from tensors to a flat list of tensors and numbers.
 
     Its last outputs are the new values of the arguments ``mutated``. ``spec`` is the tree of the program's result, and
     ``leaves`` what stands in it: ``COMPUTED`` for each output, ``Written``, or a constant.
@@ -48,6 +48,13 @@ class Exported:
         """What each output was in torch.export's trace: a fake tensor with its dtype and sizes, or a number."""
         values = self.program.graph.output_node().args[0]
         return [node.meta["val"] if hasattr(node, "meta") else node for node in values]
+
+    def decomposed(self, table: Mapping[Any, Any]) -> Exported:
+        """Return the program decomposed by a table and without writes; of an empty table, that alone."""
+        try:
+            return replace(self, program=_decomposed(self.program, table))
+        except Exception as error:
+            raise _declined(error) from error
 
     def finish(self, args: Sequence[Tensor], computed: Sequence[Tensor]) -> Any:
         """Return the program's result, given a tensor for each output that is none of the program's constants.
@@ -92,9 +99,10 @@ def capture(
     decompositions: Mapping[Any, Any] | None = None,
     dims: Sequence[Sequence[int]] = (),
 ) -> Exported:
-    """Export a program, decomposed by a table if one is given (PyTorch's core table is ``{}`` to it).
+    """Export a program as a user does, and decompose it if a table is given.
 
-    ``dims`` are those dims of each argument whose size may vary; a size that the program decides is declined.
+    Without a table the ops are the program's own, writes among them: compilers have PyTorch take these out. ``dims``
+    are those dims of each argument whose size may vary; a size that the program decides is declined.
     What torch.export declines is unsupported, at capture.
     """
     import torch
@@ -114,26 +122,21 @@ def capture(
         program = export(module)
         if _by_memory(program) and not all(map(_fills_its_memory, args)):
             raise BackendUnsupported(_NEEDS_MEMORY, "capture")
-        if decompositions is None and not _writes(program):
-            return Exported(program, *told)
-        functional = _functional(program, decompositions)
-        signature = functional.graph_signature
-        names = [spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
-        kinds = {spec.kind.name for spec in signature.output_specs}
-        written = [spec.target for spec in signature.output_specs if spec.kind.name == "USER_INPUT_MUTATION"]
-        if not kinds <= {"USER_OUTPUT", "USER_INPUT_MUTATION"}:
-            raise BackendUnsupported(f"torch.export gives outputs that are {', '.join(sorted(kinds))}", "capture")
-        if not written:
-            return Exported(functional, *told)
-        mutated = tuple(names.index(name) for name in written)
-        module, told = _flat(as_module(fn), mutated)
-        functional = _functional(export(module), decompositions)
-        return Exported(functional, *told, mutated=mutated)
+        mutated = _written(program)
+        if mutated:
+            module, told = _flat(as_module(fn), mutated)
+            program = export(module)
+        exported = Exported(program, *told, mutated=mutated)
+        return exported if decompositions is None else exported.decomposed(decompositions)
     except BackendUnsupported:
         raise
     except Exception as error:
-        first = str(error).strip().splitlines()[:2]
-        raise BackendUnsupported(f"torch.export: {type(error).__name__}: {' '.join(first)}", "capture") from error
+        raise _declined(error) from error
+
+
+def _declined(error: Exception) -> BackendUnsupported:
+    first = str(error).strip().splitlines()[:2]
+    return BackendUnsupported(f"torch.export: {type(error).__name__}: {' '.join(first)}", "capture")
 
 
 _NEEDS_MEMORY = "as_strided goes by the memory of its argument, which is a view; the compiler is given a dense copy"
@@ -162,23 +165,29 @@ def _keeps_statistics(schema: Any) -> bool:
     return any(argument.name == "running_mean" for argument in schema.arguments)
 
 
-def _statistics(program: Any) -> dict[Any, Any]:
-    """Decompositions that bring to light what composite norms write to: a table without them would leave it hidden."""
+def _written(program: Any) -> tuple[int, ...]:
+    """The arguments that a program writes to, by number. What it writes to else is declined.
+
+    Norms are decomposed to see it: their schemas keep silent about the statistics that they write to.
+    """
     import torch
 
+    if not _writes(program):
+        return ()
     known = torch.export.default_decompositions()
-    targets = {node.target for node in program.graph.nodes if has_schema(node.target)}
-    return {target: known[target] for target in targets if _keeps_statistics(schema_of(target)) and target in known}
+    norms = {n.target for n in program.graph.nodes if has_schema(n.target) and _keeps_statistics(schema_of(n.target))}
+    signature = _decomposed(program, {norm: known[norm] for norm in norms if norm in known}).graph_signature
+    kinds = {spec.kind.name for spec in signature.output_specs}
+    if not kinds <= {"USER_OUTPUT", "USER_INPUT_MUTATION"}:
+        raise BackendUnsupported(f"torch.export gives outputs that are {', '.join(sorted(kinds))}", "capture")
+    names = [spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
+    return tuple(names.index(spec.target) for spec in signature.output_specs if spec.kind.name == "USER_INPUT_MUTATION")
 
 
-def _functional(program: Any, decompositions: Mapping[Any, Any] | None) -> Any:
-    """The program without writes; as it is else, if no table of decompositions is given, unless a norm hides some."""
+def _decomposed(program: Any, decompositions: Mapping[Any, Any]) -> Any:
     with warnings.catch_warnings(), composite_ops_known():
         warnings.simplefilter("ignore")
-        if decompositions is not None:
-            return program.run_decompositions(dict(decompositions) | _statistics(program))
-        core = any(map(_keeps_statistics, _schemas(program)))
-        return program.run_decompositions(None if core else {})
+        return program.run_decompositions(dict(decompositions))
 
 
 def _flat(module: Any, mutated: tuple[int, ...] = ()) -> tuple[Any, list[Any]]:

@@ -28,7 +28,7 @@ class Packaged(ABC):
         if not missing:
             return Availability(True)
         are = "is" if len(missing) == 1 else "are"
-        install = self.install or f"pip install 'torchstone[{self.name}]'"
+        install = self.install or f"pip install 'torchstone[{self.name.partition('+')[0]}]'"
         return Availability(False, f"{', '.join(missing)} {are} not installed", install)
 
     def versions(self) -> dict[str, str]:

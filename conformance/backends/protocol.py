@@ -61,8 +61,9 @@ class Backend(Protocol):
     One whose own code computes by PyTorch's kernels, as an interpreter may, has ``uses_eager_kernels = True``: to see
     them run is then no sign of a fallback.
     One that takes what ``torch.export`` makes of the program has ``begins_with = "torch.export"``: a failure can be the
-    exporter's. Its ``decompositions()`` is the table that it has PyTorch decompose the program by, if it does, and
-    ``shares_with`` the name of a backend that has what it begins with in common with it, and goes on otherwise.
+    exporter's. Its ``decompositions()`` is the table that it has PyTorch decompose the program by, if it does,
+    ``layers()`` are what it has made of the program, run by somebody else, and ``shares_with`` is the name of a backend
+    that has what it begins with in common with it, and goes on otherwise. ``backends.exporting`` has a base for these.
     One that can lose what it works on, as a process does its CUDA device, has ``spent()``, which says why the process
     can run nothing more, and returns an empty string where it can.
     One whose random numbers are the very ones that eager draws from the same seed has ``random_numbers = "eager"``, and

@@ -1,7 +1,8 @@
 """The stages of backends that begin with torch.export.
 
-The exported program is run by PyTorch, as it is and decomposed. Then another backend goes on from what the two have in
-common: XLA and torchstone's runtime from torch-mlir's StableHLO, say. What is left is the backend's own.
+The exported program is run by PyTorch, as it is and decomposed. Then comes what the compiler makes of it, as far as
+somebody else can run that: an exported model by a reference evaluator, say. Then another backend goes on from what the
+two have in common. What is left is the backend's own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.backends.export_support import capture
+from torchstone.conformance.backends.exporting import Layer
 from torchstone.conformance.backends.protocol import Availability
 from torchstone.conformance.backends.registry import load
 from torchstone.conformance.bisection.rungs import Rung
@@ -23,10 +25,11 @@ def rungs(backend: Any) -> Sequence[Rung]:
     if getattr(backend, "begins_with", "") != "torch.export":
         return ()
     found = [Rung("torch.export", "the exported program, run by PyTorch", _Exported)]
-    table = getattr(backend, "decompositions", None)
-    if table is not None:
+    tables = _tables(backend)
+    if tables is not None:
         what = f"the same with the decompositions that {backend.name} asks for"
-        found.append(Rung("decompositions", what, lambda: _Exported(table())))
+        found.append(Rung("decompositions", what, lambda: _Exported(tables())))
+    found += [Rung(layer.name, layer.what, lambda one=layer: one) for layer in _layers(backend)]
     other = getattr(backend, "shares_with", "")
     if other and load(other).available().ok:
         what = f"what {backend.name} shares with {other}, by way of {other}"
@@ -34,14 +37,26 @@ def rungs(backend: Any) -> Sequence[Rung]:
     return (*found, Rung(backend.name, backend.name, lambda: backend))
 
 
+def _tables(backend: Any) -> Callable[[], Sequence[Mapping[Any, Any]]] | None:
+    """What makes the tables that a backend has its programs decomposed by; None if it says nothing of it."""
+    if hasattr(backend, "tables"):
+        return backend.tables
+    table = getattr(backend, "decompositions", None)
+    return None if table is None else lambda: [table()]
+
+
+def _layers(backend: Any) -> Sequence[Layer]:
+    return backend.layers() if hasattr(backend, "layers") else ()
+
+
 class _Exported:
-    """torch.export, decomposed by a table if there is one, and PyTorch's kernels."""
+    """torch.export, decomposed by tables in order if there are some, and PyTorch's kernels."""
 
     name = "torch.export"
     uses_eager_kernels = True
 
-    def __init__(self, decompositions: Mapping[Any, Any] | None = None) -> None:
-        self.decompositions = decompositions
+    def __init__(self, tables: Sequence[Mapping[Any, Any]] = ()) -> None:
+        self.tables = tables
 
     def available(self) -> Availability:
         return Availability(True)
@@ -59,7 +74,9 @@ class _Exported:
 
     def _exported(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: Any) -> Callable[..., Any]:
 
-        exported = capture(fn, args, self.decompositions, dims)
+        exported = capture(fn, args, None, dims)
+        for table in self.tables:
+            exported = exported.decomposed(table)
         module = exported.program.module()
         numbers = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 

@@ -1,9 +1,12 @@
 """The stages of torchstone's own compiler. Each rung hands over to an interpreter at another place.
 
 - ``capture``: the captured program, its ATen ops run by PyTorch's kernels
+- ``decompositions``: what PyTorch's decompositions make of it, run by them too
 - ``expansions``: all of it expanded to the target's FlatIR, which the primitives' evaluators run
-- ``kernels``: each primitive lowered to a kernel of its own, and called by the runtime
-- ``together``: the target as it is: primitives share kernels, which passes and the code generator see as one
+- ``schedule``: the same in the steps of a schedule, where the host has a part in it
+- ``runtime``: the same, and kernels of the target copy the arguments
+- ``lowering``: what the target's lowering wrote, run by somebody else: MLIR's own passes, or StableHLO's interpreter
+- ``code``: the target as it is, with its passes on MLIR, and code for this processor
 
 A part is tried in a fork, so that what it changes in this process stays there.
 """
@@ -17,29 +20,34 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from torchstone.compiler.ir import Operation
-from torchstone.compiler.lowering import evaluator
+from torchstone.compiler.lowering import evaluator, partition
 from torchstone.compiler.lowering.registry import find_target
 from torchstone.compiler.lowering.steps import is_control
 from torchstone.compiler.lowering.target import Target
+from torchstone.compiler.runtime.cpu import jit, kernel
 from torchstone.compiler.runtime.cpu.level import VARIABLE, unavailable
 from torchstone.conformance.backends.adapters.builtin import Builtin
 from torchstone.conformance.bisection.apart import lower_apart, lower_copying
+from torchstone.conformance.bisection.plain import PlainKernel
 from torchstone.conformance.bisection.rungs import Part, Rung
 from torchstone.conformance.execution.verdict import Verdict
 
 _FLAT = "torchstone.compiler.transforms.contract:FLAT"
 _CPU = "torchstone.compiler.runtime.cpu.code:CPU"
 _STABLEHLO = "torchstone.compiler.lowering.stablehlo.to_linalg:STABLEHLO_TO_LINALG"
-_TO_LINALG = "torchstone.compiler.lowering.tosa.validate:TOSA_TO_LINALG"
+_TOSA = "torchstone.compiler.lowering.tosa.validate:TOSA_TO_LINALG"
 
 # Passes that a program may do without, by where their pipeline is held.
 _SPARED = {
     _FLAT: ("cse", "eliminate-dead-code"),
-    _TO_LINALG: ("as-specified", "widen"),
+    _TOSA: ("as-specified", "widen"),
     _STABLEHLO: ("widen",),
     _CPU: ("fuse", "fuse-rows", "outline-nests", "separate-results", "keep-outlined"),
 }
 _LEVELS = ("x86-64-v2", "x86-64-v3")
+_TO_LINALG = {"linalg": (), "tosa": (_TOSA,), "stablehlo": (_STABLEHLO,)}
+"""Targets whose code the CPU runtime makes, and the pipelines on the way to linalg."""
+_INTERPRETER, _BY_INTERPRETER = "stablehlo-interpreter", ("stablehlo", "stablehlo-xla")
 
 Change: TypeAlias = "Callable[[Target], Target]"
 
@@ -49,55 +57,67 @@ def rungs(backend: Any) -> Sequence[Rung]:
     if not isinstance(backend, Builtin):
         return ()
 
-    def up_to(change: Change) -> Callable[[], Builtin]:
-        return lambda: _changed(backend, change)
+    def up_to(*changes: Change) -> Callable[[], Builtin]:
+        return lambda: _changed(backend, *changes)
+
+    def alone(family: str, change: Callable[[str], Sequence[Change]], before: Verdict) -> list[Part]:
+        """Each op of a family that ran: a change makes the compiler that has this stage for it and for no other."""
+        return [Part(name, up_to(*change(name))) for name in _ran(before) if name.startswith(family)]
+
+    def left_out(path: str, *changes: Change, shared: bool = False) -> list[Part]:
+        names = _SPARED[path]
+        return [Part(f"the pass {n}", up_to(*changes, _without(path, n)), True, shared) for n in names]
+
+    def decompositions(before: Verdict) -> list[Part]:
+        return alone("aten.", lambda name: (_decomposed(name), _in_one), before)
 
     def expansions(before: Verdict) -> list[Part]:
-        alone = [Part(name, up_to(_expanding(name))) for name in _ran(before) if name.startswith("aten.")]
-        return [*_passes(_FLAT, backend, _evaluated, shared=True), *alone]
+        passes = left_out(_FLAT, _evaluated, _in_one, shared=True)
+        return [*passes, *alone("aten.", lambda name: (_expanding(name),), before)]
 
-    def kernels(before: Verdict) -> list[Part]:
-        alone = [Part(name, up_to(_apart(name))) for name in _ran(before) if name.startswith("flat.")]
-        runtime = Part("the runtime", up_to(_copying), shared=True, what="kernels that only copy")
-        return [runtime, *alone, *to_code(_apart())]
+    def lowering(before: Verdict) -> list[Part]:
+        passes = [part for path in _TO_LINALG[own] for part in left_out(path, _plain)]
+        return [*alone("flat.", lambda name: (_apart(name), _plain), before), *passes]
 
-    def together(before: Verdict) -> list[Part]:
-        return to_code(None)
+    def interpreted(before: Verdict) -> list[Part]:
+        return alone("flat.", lambda name: (_as(_INTERPRETER), _apart(name)), before)
 
-    def to_code(change: Change | None) -> list[Part]:
-        """What becomes of a kernel's module: MLIR's passes, then code for this processor."""
-        paths = {"linalg": (_CPU,), "tosa": (_TO_LINALG, _CPU), "stablehlo": (_STABLEHLO, _CPU)}.get(backend.target, ())
-        passes = [part for path in paths for part in _passes(path, backend, change)]
-        return [*passes, *(_levels(backend, change) if paths else ())]
+    def code(before: Verdict) -> list[Part]:
+        primitives = alone("flat.", lambda name: (_apart(name),), before)
+        if own not in _TO_LINALG:
+            return primitives
+        levels = [Part(f"code beyond {n}", up_to(_held_to(n)), True) for n in _LEVELS if not unavailable(n)]
+        levels.append(Part("LLVM's optimizations", up_to(_quick), True))
+        return [*primitives, *(part for path in (*_TO_LINALG[own], _CPU) for part in left_out(path)), *levels]
 
     own = backend.target
-    return (
+    copied = "kernels that copy the arguments, and evaluators"
+    found = [
         Rung("capture", "the captured program, run by PyTorch's kernels", up_to(_captured), made="aten"),
-        Rung(
-            "expansions",
-            "FlatIR, run by the primitives' evaluators",
-            up_to(_evaluated),
-            expansions,
-            given="contract",
-            made="flat",
-        ),
-        Rung(
-            "kernels",
-            f"each primitive in a kernel of {own} of its own",
-            up_to(_apart()),
-            kernels,
-            given="flat",
-            made=own,
-        ),
-        Rung("together", f"kernels of {own} as they are", lambda: backend, together, given=own, made="llvm"),
-    )
+        Rung("decompositions", "its decompositions, run by PyTorch's kernels", up_to(_decomposed(), _in_one),
+             decompositions, given="aten", made="contract"),
+        Rung("expansions", "FlatIR, run by the primitives' evaluators", up_to(_evaluated, _in_one), expansions,
+             given="contract", made="flat"),
+        Rung("schedule", "the same in the steps of a schedule", up_to(_evaluated), given="flat", made="schedule"),
+        Rung("runtime", copied, up_to(_copying), given="flat", made=own),
+    ]  # fmt: skip
+    if own in _BY_INTERPRETER:
+        what = "StableHLO, run by its reference interpreter"
+        found.append(Rung("lowering", what, up_to(_as(_INTERPRETER)), interpreted, given="flat", made="stablehlo"))
+    if own in _TO_LINALG:
+        stage = "to linalg" if own in _BY_INTERPRETER else "lowering"
+        what = "linalg, run by MLIR's own passes"
+        found.append(Rung(stage, what, up_to(_plain), lowering, given="flat", made=own))
+        return (*found, Rung("code", f"{own} as it is", lambda: backend, code, given=own, made="llvm"))
+    return (*found, Rung(own, f"{own} as it is", lambda: backend, code, given="flat", made=own))
 
 
-def _changed(backend: Builtin, change: Change | None) -> Builtin:
-    if change is None:
-        return backend
+def _changed(backend: Builtin, *changes: Change) -> Builtin:
+    """The backend with its target changed; some changes are of this process."""
     out = copy.copy(backend)
-    out.row = change(find_target(backend.target))
+    out.row = find_target(backend.target)
+    for change in changes:
+        out.row = change(out.row)
     out.uses_eager_kernels = True  # type: ignore[attr-defined]  # an interpreter's are PyTorch's
     return out
 
@@ -109,13 +129,32 @@ def _ran(verdict: Verdict) -> list[str]:
 
 
 def _captured(target: Target) -> Target:
-
     return Target(target.name, lambda op: None, evaluator.lower)
 
 
-def _evaluated(target: Target) -> Target:
+def _decomposed(name: str = "") -> Change:
+    """Ops of this name, or all, decomposed; nothing is expanded."""
 
+    def change(target: Target) -> Target:
+        for step in ("expand", "verify-contract"):
+            _without(_FLAT, step)(target)
+
+        def takes(op: Operation) -> str | None:
+            return target.takes(op) if name in ("", op.name) else None
+
+        return Target(target.name, takes, evaluator.lower, target.schedules)
+
+    return change
+
+
+def _evaluated(target: Target) -> Target:
     return Target(target.name, target.takes, evaluator.lower, target.schedules)
+
+
+def _in_one(target: Target) -> Target:
+    """Nothing is scheduled: the lowering is given the whole graph."""
+    partition.lower = lambda graph, lower_kernel: lower_kernel(graph)
+    return target
 
 
 def _expanding(name: str) -> Change:
@@ -133,42 +172,48 @@ def _expanding(name: str) -> Change:
     return change
 
 
-def _apart(name: str = "") -> Change:
-    """Primitives in kernels of their own: those of a name, the others by their evaluators, or all of them."""
+def _as(other: str) -> Change:
+    """As another target runs it, which has the same lowering."""
+    return lambda target: find_target(other)
 
-    def change(target: Target) -> Target:
 
-        return Target(target.name, target.takes, lower_apart(target, name), target.schedules)
-
-    return change
+def _apart(name: str) -> Change:
+    """Primitives of a name in kernels of their own, the others by their evaluators."""
+    return lambda target: Target(target.name, target.takes, lower_apart(target, name), target.schedules)
 
 
 def _copying(target: Target) -> Target:
     """All by evaluators; a kernel copies each argument first."""
-
     return Target(target.name, target.takes, lower_copying(target), target.schedules)
 
 
-def _passes(path: str, backend: Builtin, change: Change | None, *, shared: bool = False) -> list[Part]:
-    def without(name: str) -> Callable[[], Builtin]:
-        def made() -> Builtin:
-            module, _, attribute = path.partition(":")
-            holder = importlib.import_module(module)
-            setattr(holder, attribute, getattr(holder, attribute).with_run(name, lambda program, context: program))
-            return _changed(backend, change)
-
-        return made
-
-    return [Part(f"the pass {name}", without(name), without=True, shared=shared) for name in _SPARED[path]]
+def _plain(target: Target) -> Target:
+    """The CPU runtime's kernels are made by MLIR's own passes."""
+    kernel.CpuKernel = PlainKernel  # type: ignore[misc, assignment]
+    return target
 
 
-def _levels(backend: Builtin, change: Change | None) -> list[Part]:
+def _without(path: str, name: str) -> Change:
+    """A pass is left out of the pipeline that is held there."""
 
-    def held_to(level: str) -> Callable[[], Builtin]:
-        def made() -> Builtin:
-            os.environ[VARIABLE] = level
-            return _changed(backend, change)
+    def change(target: Target) -> Target:
+        module, _, attribute = path.partition(":")
+        holder = importlib.import_module(module)
+        setattr(holder, attribute, getattr(holder, attribute).with_run(name, lambda program, context: program))
+        return target
 
-        return made
+    return change
 
-    return [Part(f"code beyond {level}", held_to(level), without=True) for level in _LEVELS if not unavailable(level)]
+
+def _held_to(level: str) -> Change:
+    def change(target: Target) -> Target:
+        os.environ[VARIABLE] = level
+        return target
+
+    return change
+
+
+def _quick(target: Target) -> Target:
+    """Machine code as LLVM makes it without optimizing, however much work there is."""
+    jit.opt_level = lambda work: jit.FAST_COMPILE
+    return target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,9 @@ from torchstone.conformance.bisection.rungs import Rung
 from torchstone.conformance.custom.apart import Died, Made, Steps, stream
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.run_case import run_case
+from torchstone.conformance.execution.same_failure import same_failure
 from torchstone.conformance.execution.verdict import FAILURES, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
-
-ENDED = frozenset({Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM})
-"""Outcomes of a process that ended: which of them it was says more of the machine than of the failure."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +33,21 @@ class Tried:
 class Blame:
     """Where a failure comes from.
 
-    ``stage`` is the first that shows it, and ``parts`` are those of it that do. ``stage`` is empty where the case does
-    not fail, and ``verdict`` says what it does.
+    ``stage`` is the first that shows it, and ``parts`` are those of it that do. It may be one of ``or_else`` instead:
+    the stages just before it, which nothing here can run. ``stage`` is empty where the case does not fail, and
+    ``verdict`` says what it does.
     """
 
     verdict: Verdict
     stage: str = ""
     parts: tuple[str, ...] = ()
     tried: tuple[Tried, ...] = ()
+    or_else: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the stage and its parts in a line."""
+        parts = f": {', '.join(self.parts)}" if self.parts else ""
+        return f"{self.stage}{parts}" + (f" (or {', '.join(self.or_else)}, not tried)" if self.or_else else "")
 
 
 def bisect(case: Case, backend: str, seconds: float = 60.0, say: Callable[[Tried], None] = lambda tried: None) -> Blame:
@@ -79,6 +85,8 @@ def known_rungs(backend: str) -> Sequence[Rung]:
 
 def _in_parts(rung: Rung, before: Verdict, trials: _Trials) -> Blame:
     assert trials.failure is not None
+    before_it = reversed(trials.tried[:-1])
+    unknown = [tried.name for tried in itertools.takewhile(lambda tried: tried.shows is None, before_it)]
     guilty = []
     for part in rung.parts(before):
         shows = trials.shows(part.name, str(part), part.backend)
@@ -88,7 +96,7 @@ def _in_parts(rung: Rung, before: Verdict, trials: _Trials) -> Blame:
                 break
     if rung.found is not None and (name := trials.named(rung.found, rung.backend)):
         guilty.append(name)
-    return Blame(trials.failure, rung.stage, tuple(guilty), tuple(trials.tried))
+    return Blame(trials.failure, rung.stage, tuple(guilty), tuple(trials.tried), tuple(reversed(unknown)))
 
 
 class _Trials:
@@ -140,10 +148,3 @@ class _Trials:
         outcome = Outcome.TIMEOUT if took >= self.seconds else Outcome.CRASH
         case, how = self.case, f"the process was {found.how}"
         return Verdict(case.id, "", case.source, case.op, case.dtype, case.variant, Stage.RUN, outcome, "", how)
-
-
-def same_failure(verdict: Verdict, failure: Verdict) -> bool:
-    """Say whether a verdict is of the failure: of the same outcome, and where numbers differ, of the same kind."""
-    if verdict.outcome in ENDED and failure.outcome in ENDED:
-        return True
-    return (verdict.outcome, verdict.kind) == (failure.outcome, failure.kind)

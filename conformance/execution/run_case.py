@@ -22,6 +22,7 @@ from torchstone.conformance.backends.protocol import Backend
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.failure import describe_error, failure
 from torchstone.conformance.execution.later_calls import VALUES, check_later_calls
+from torchstone.conformance.execution.layers import tell_layers
 from torchstone.conformance.execution.leak import detect_leak
 from torchstone.conformance.execution.poison import FILL
 from torchstone.conformance.execution.provenance import classify, detect_silent_fallback
@@ -208,7 +209,7 @@ def compare_with_eager(case: Case, backend: Backend, compiled: Compiled | None =
         return stage, replace(finding, message=f"called again: {finding.message}")
     if finding.outcome in (Outcome.ERROR, Outcome.OOM):
         return Stage.RUN, finding
-    finding = classify(finding, backend, executable)
+    finding = tell_layers(classify(finding, backend, executable), case, backend, compare_with_eager)
     try:
         return Stage.COMPARE, detect_leak(detect_silent_fallback(finding, case, backend, executable), case, executable)
     except Exception as error:

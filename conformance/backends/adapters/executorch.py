@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.composite import composite_ops_known
-from torchstone.conformance.backends.export_support import Exported, capture
+from torchstone.conformance.backends.export_support import Exported
+from torchstone.conformance.backends.exporting import Exporting, Layer
 from torchstone.conformance.backends.native_output import stderr_of_failure
-from torchstone.conformance.backends.packaged import Packaged
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
 
 if TYPE_CHECKING:
@@ -35,17 +35,40 @@ _OP = re.compile(r"aten(?:::|\.)([a-z_]\w*(?:\.\w+)?)")
 _LOG = re.compile(r"^\[(?!cpuinfo)\w+\.\w+:\d+\] (.*)$")
 
 
-class ExecuTorch(Packaged):
+class ExecuTorch(Exporting):
     name = "executorch"
-    begins_with = "torch.export"
     executors = (KERNELS, DELEGATE)
     packages = (("executorch", "executorch"),)
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        exported = capture(fn, tuple(map(_dense, args)))
+        exported = self.captured(fn, tuple(map(_dense, args)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its API is experimental, it says at every use
-            return _Executable(exported, _lower(exported.program))
+            return _Executable(exported, _emitted(_lowered(exported.program)))
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Return the edge program, run by PyTorch, and the kernels without the delegate."""
+        return (
+            Layer("edge", "the edge program, run by PyTorch", self._edge),
+            Layer("kernels", "ExecuTorch's own kernels, nothing delegated", self._undelegated),
+        )
+
+    def _edge(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        import torch
+
+        exported = self.captured(fn, tuple(map(_dense, args)))
+        module = _lowered(exported.program, delegate=False).exported_program().module()
+        numbers = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+        def run(*tensors: Tensor) -> Any:
+            given = zip(module(*map(_dense, tensors)), exported.outputs, strict=True)
+            return exported.finish(tensors, [value for value, want in given if isinstance(want, numbers)])
+
+        return run
+
+    def _undelegated(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        exported = self.captured(fn, tuple(map(_dense, args)))
+        return _Executable(exported, _emitted(_lowered(exported.program, delegate=False)))
 
 
 class _Executable:
@@ -88,14 +111,21 @@ def _dense(tensor: Tensor) -> Tensor:
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
-def _lower(program: Any) -> bytes:
+def _lowered(program: Any, *, delegate: bool = True) -> Any:
+    """The program in the edge dialect, with what XNNPACK takes delegated to it."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
     logging.getLogger("executorch").setLevel(logging.ERROR)
     try:
         with composite_ops_known():
-            edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+            return to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()] if delegate else None)
+    except Exception as error:
+        raise _failure(error, "lower") from error
+
+
+def _emitted(edge: Any) -> bytes:
+    try:
         return edge.to_executorch().buffer
     except Exception as error:
         raise _failure(error, "lower") from error

@@ -16,19 +16,18 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.composite import composite_ops_known
-from torchstone.conformance.backends.export_support import Exported, capture
+from torchstone.conformance.backends.export_support import Exported
+from torchstone.conformance.backends.exporting import DECOMPOSED, UNDECOMPOSED, Exporting, Layer
 from torchstone.conformance.backends.native_output import stderr_of_failure
-from torchstone.conformance.backends.packaged import Packaged
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-TARGET, TRANSFERS = "llvm-cpu", "transfers"
+TARGET, TRANSFERS, VMVX = "llvm-cpu", "transfers", "vmvx"
 FLAGS = (
     "--iree-input-type=torch",
     "--iree-hal-target-device=local",
-    f"--iree-hal-local-target-device-backends={TARGET}",
     "--iree-llvmcpu-target-cpu=host",
     "--iree-llvmcpu-debug-symbols=false",
     "--iree-input-demote-f64-to-f32=false",  # it would compute float64 in float32
@@ -44,10 +43,11 @@ _NAMES = re.compile(r"vm\.rodata private @(_utf8_\w+) [^\n]*? \"([^\"\n]*)\"\n")
 _MOVED = re.compile(r"@hal\.(?:command_buffer|device\.queue)\.(copy|fill|update)\w*\(")
 
 
-class Iree(Packaged):
+class Iree(Exporting):
     name = "iree"
-    begins_with = "torch.export"
     executors = (TARGET, TRANSFERS)
+    options = (DECOMPOSED, UNDECOMPOSED)
+    decomposes_itself = False
     packages = (
         ("iree-base-compiler", "iree.compiler"),
         ("iree-base-runtime", "iree.runtime"),
@@ -55,25 +55,42 @@ class Iree(Packaged):
     )
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        return _Executable(capture(fn, args, self.decompositions()))
+        return _Executable(self.captured(fn, args))
 
     def compile_dynamic(
         self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: tuple[tuple[int, ...], ...]
     ) -> Callable[..., Any]:
         """Compile for sizes that may vary in ``dims[i]`` of argument ``i``."""
-        return _Executable(capture(fn, args, self.decompositions(), dims))
+        return _Executable(self.captured(fn, args, dims))
 
     def decompositions(self) -> dict[Any, Any]:
-        """Return what iree-turbine decomposes before it imports."""
+        """Return what iree-turbine decomposes of a module before it imports it; of an exported program, nothing."""
         return _decompositions()
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Return what iree-turbine imports, by torch-mlir, and IREE's code for its own virtual machine."""
+        imported = "iree-turbine's import, lowered by torch-mlir and run on torchstone's runtime"
+        return (
+            Layer("iree-turbine", imported, self._by_torch_mlir),
+            Layer("IREE", "IREE's code for its reference backend, VMVX", self._vmvx),
+        )
+
+    def _by_torch_mlir(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        from torchstone.conformance.backends.adapters.torch_mlir import executable, linalg_of
+
+        exported = self.captured(fn, args)
+        return executable(exported, linalg_of(_import(exported.program)))
+
+    def _vmvx(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        return _Executable(self.captured(fn, args), VMVX)
 
 
 class _Executable:
     """A loaded module as a callable with the program's results."""
 
-    def __init__(self, exported: Exported) -> None:
+    def __init__(self, exported: Exported, target: str = TARGET) -> None:
         self.exported = exported
-        binary, host = _compile(_import(exported.program))
+        binary, host = _compile(_import(exported.program), target)
         self.evidence = {"ran": _ran(host)}
         try:
             self.context, self.main = _load(binary)
@@ -127,12 +144,12 @@ def _import(program: Any) -> str:
             raise _failure([f"importer: {_words(error)}"], "lower") from error
 
 
-def _compile(source: str) -> tuple[bytes, str]:
+def _compile(source: str, target: str) -> tuple[bytes, str]:
     """The module in bytecode, and its host program in MLIR's vm dialect."""
     from iree.compiler.api import Output, Session, Source
 
     session = Session()
-    session.set_flags(*FLAGS)
+    session.set_flags(*FLAGS, f"--iree-hal-local-target-device-backends={target}")
     invocation = session.invocation()
     said: list[str] = []
     listener = _listen(invocation, said)

@@ -18,9 +18,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from torchstone.compiler._torch import onnx_exporter
 from torchstone.conformance.backends.composite import composite_ops_known
-from torchstone.conformance.backends.export_support import Exported, capture
-from torchstone.conformance.backends.packaged import Packaged
+from torchstone.conformance.backends.export_support import Exported
+from torchstone.conformance.backends.exporting import Exporting, Layer
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 
 if TYPE_CHECKING:
@@ -34,15 +35,26 @@ _DECLINED = re.compile(
 _OP = re.compile(r"(?:aten|prims|torchvision)[.:]+([\w.]+)|implementation for (\w+)\(")
 
 
-class OnnxRuntime(Packaged):
+class OnnxRuntime(Exporting):
     name = "onnxruntime"
-    begins_with = "torch.export"
     executors = (PROVIDER,)
     packages = (("onnxruntime", "onnxruntime"), ("onnx", "onnx"), ("onnxscript", "onnxscript"))
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        exported = capture(fn, args)
+        exported = self.captured(fn, args)
         return _Executable(exported, _to_onnx(exported.program))
+
+    def decompositions(self) -> dict[Any, Any]:
+        """Return what torch.onnx has PyTorch decompose: ops that it has no ONNX function for."""
+        return onnx_exporter.decompositions()
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Return the exported model, run by ONNX's own evaluator."""
+        return (Layer("torch.onnx", "the ONNX model, run by ONNX's reference evaluator", self._evaluated, cheap=True),)
+
+    def _evaluated(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        exported = self.captured(fn, args)
+        return evaluator(exported, _to_onnx(exported.program))
 
 
 class _Executable:
@@ -91,6 +103,59 @@ class _Executable:
         if len(wanted) == len(tensors):
             tensors = [_shaped(tensor, want) for tensor, want in zip(tensors, wanted, strict=True)]
         return self.exported.finish(args, tensors)
+
+
+def evaluator(exported: Exported, model: bytes) -> Callable[..., Any]:
+    """Return an ONNX model as a callable with the program's results, run by ``onnx.reference``.
+
+    What the evaluator has no implementation for is unsupported.
+    """
+    import onnx
+    import torch
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        session = ReferenceEvaluator(onnx.load_model_from_string(model))
+    except Exception as error:
+        raise BackendUnsupported(f"ONNX's reference evaluator: {type(error).__name__}: {error}", "compile") from error
+    wanted = [want for want in exported.outputs if isinstance(want, torch.Tensor)]
+
+    def run(*args: Tensor) -> Any:
+        given = {name: _array(tensor) for name, tensor in zip(session.input_names, args, strict=True)}
+        try:
+            values = session.run(None, given)
+        except Exception as error:
+            raise BackendUnsupported(f"ONNX's reference evaluator: {type(error).__name__}: {error}", "run") from error
+        tensors = [_of_array(value) for value in values]
+        if len(wanted) == len(tensors):
+            tensors = [_shaped(tensor, want) for tensor, want in zip(tensors, wanted, strict=True)]
+        return exported.finish(args, tensors)
+
+    return run
+
+
+def _array(tensor: Tensor) -> Any:
+    """The tensor as NumPy has it; a complex one is pairs in ONNX, and NumPy has bfloat16 from ml_dtypes."""
+    import ml_dtypes
+    import torch
+
+    tensor = tensor.detach().contiguous().resolve_conj().resolve_neg()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def _of_array(value: Any) -> Tensor:
+    import ml_dtypes
+    import numpy
+    import torch
+
+    array = numpy.array(value)  # a copy: the evaluator may give what it was given
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(numpy.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 def _invalid(model: bytes) -> str:
@@ -156,12 +221,10 @@ def _ran(profile: str) -> dict[str, list[str]]:
 
 
 def _to_onnx(program: Any) -> bytes:
-    from torchstone.compiler._torch.onnx_exporter import export
-
     with warnings.catch_warnings(), composite_ops_known():
         warnings.simplefilter("ignore")
         try:
-            return export(program).model_proto.SerializeToString()
+            return onnx_exporter.export(program).model_proto.SerializeToString()
         except Exception as error:
             raise _failure(error, "lower") from error
 

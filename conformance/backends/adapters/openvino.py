@@ -16,8 +16,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.composite import composite_ops_known
-from torchstone.conformance.backends.export_support import Exported, capture
-from torchstone.conformance.backends.packaged import Packaged
+from torchstone.conformance.backends.export_support import Exported
+from torchstone.conformance.backends.exporting import Exporting, Layer
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 
 if TYPE_CHECKING:
@@ -30,14 +30,32 @@ _OP = re.compile(r"\b(?:aten|prims)[.:]+([\w.]+)")
 _HINTS = {"INFERENCE_NUM_THREADS": 1, "PERF_COUNT": True, "EXECUTION_MODE_HINT": "ACCURACY"}
 
 
-class OpenVino(Packaged):
+class OpenVino(Exporting):
     name = "openvino"
-    begins_with = "torch.export"
     executors = ("CPU",)
     packages = (("openvino", "openvino"),)
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        return _Executable(capture(fn, args), args)
+        return _Executable(self.captured(fn, args), args)
+
+    def decompositions(self) -> Any:
+        """Return what OpenVINO's conversion has PyTorch decompose: all but the ops that it converts."""
+        from openvino.frontend.pytorch.torchdynamo.export_decompositions import ops_to_not_decompose
+        from torch.export.decomp_utils import CustomDecompTable
+
+        table = CustomDecompTable()
+        for op in ops_to_not_decompose():
+            table.pop(op, None)
+        return table
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Return the converted model, run by the reference implementations that OpenVINO folds constants with."""
+        what = "the converted model, run by OpenVINO's reference implementations"
+        return (Layer("conversion", what, self._evaluated, cheap=True),)
+
+    def _evaluated(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        exported = self.captured(fn, args)
+        return evaluator(exported, _model(exported, args))
 
 
 class _Executable:
@@ -47,25 +65,13 @@ class _Executable:
 
         self.exported = exported
         self.evidence: dict[str, Any] = {}
-        for tensor in (*args, *(want for want in exported.outputs if hasattr(want, "dtype"))):
-            if tensor.dtype not in _types():
-                raise BackendUnsupported(f"no type for {tensor.dtype}", "lower")
-        with warnings.catch_warnings(), composite_ops_known():
-            warnings.simplefilter("ignore")
-            try:
-                model = _converted(exported.program, args)
-            except Exception as error:
-                raise _failure(error, "lower") from error
+        model = _model(exported, args)
         try:
             self.compiled = _core().compile_model(model, "CPU", _HINTS)
         except Exception as error:
             raise _failure(error, "compile") from error
         # An input that nothing depends on is none of the model's; one that only moves has other names besides its own.
-        names = [s.arg.name for s in exported.program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
-        known = [set(item.names) for item in self.compiled.inputs]
-        self.places = {name: place for place, name in enumerate(names) if any(name in own for own in known)}
-        if len(self.places) != len(known):
-            raise BackendError(f"the model's inputs {known} are none of the program's", "compile")
+        self.places = _places(exported, self.compiled.inputs)
 
     def __call__(self, *args: Tensor) -> Any:
         request = self.compiled.create_infer_request()
@@ -78,6 +84,52 @@ class _Executable:
             ran = Counter(f"{node.node_type} ({node.exec_type})" for node in request.profiling_info if _executed(node))
             self.evidence = {"ran": {"CPU": [f"{name} x{n}" if n > 1 else name for name, n in ran.items()]}}
         return self.exported.finish(args, [_tensor(value) for value in request.output_tensors])
+
+
+def evaluator(exported: Exported, model: Any) -> Callable[..., Any]:
+    """Return a model as a callable with the program's results, each node run by OpenVINO's reference implementation.
+
+    What has none is unsupported.
+    """
+    openvino = _openvino()
+    places = list(_places(exported, model.inputs).values())
+    if any(item.partial_shape.is_dynamic for item in model.outputs):
+        raise BackendUnsupported("the model's results are of sizes that are not known", "compile")
+
+    def run(*args: Tensor) -> Any:
+        results = [openvino.Tensor(item.element_type, item.shape) for item in model.outputs]
+        try:
+            done = model.evaluate(results, [_value(args[place]) for place in places])
+        except RuntimeError as error:  # an op without one, mostly
+            raise BackendUnsupported(f"OpenVINO's reference implementations: {error}"[:500], "run") from error
+        if not done:
+            raise BackendUnsupported("OpenVINO has no reference implementation of an op of the model", "run")
+        return exported.finish(args, [_tensor(value) for value in results])
+
+    return run
+
+
+def _model(exported: Exported, args: tuple[Tensor, ...]) -> Any:
+    """The program as OpenVINO converts it."""
+    for tensor in (*args, *(want for want in exported.outputs if hasattr(want, "dtype"))):
+        if tensor.dtype not in _types():
+            raise BackendUnsupported(f"no type for {tensor.dtype}", "lower")
+    with warnings.catch_warnings(), composite_ops_known():
+        warnings.simplefilter("ignore")
+        try:
+            return _converted(exported.program, args)
+        except Exception as error:
+            raise _failure(error, "lower") from error
+
+
+def _places(exported: Exported, inputs: Any) -> dict[str, int]:
+    """Which argument each of a model's inputs is, by the name of the input, in the program's order."""
+    names = [s.arg.name for s in exported.program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+    known = [set(item.names) for item in inputs]
+    places = {name: place for place, name in enumerate(names) if any(name in own for own in known)}
+    if len(places) != len(known):
+        raise BackendError(f"the model's inputs {known} are none of the program's", "compile")
+    return places
 
 
 @cache

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from torchstone.conformance.backends.export_support import Exported, capture
-from torchstone.conformance.backends.packaged import Packaged
+from torchstone.conformance.backends.export_support import Exported
+from torchstone.conformance.backends.exporting import DECOMPOSED, UNDECOMPOSED, Exporting, Layer
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
 
 if TYPE_CHECKING:
@@ -40,21 +40,20 @@ DECLINED = re.compile(
 )
 
 
-class _TorchMlir(Packaged):
+class _TorchMlir(Exporting):
     """One of torch-mlir's output types."""
 
-    begins_with = "torch.export"
     output_type = ""
     shares_with = "torch-mlir-linalg"
     executors = ("torch-mlir",)
+    options = (DECOMPOSED, UNDECOMPOSED)
+    decomposes_itself = False
     packages = (("torch-mlir", "torch_mlir.fx"),)
     install = "pip install torch-mlir"
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         exported, module = self.imported(fn, args)
-        module = self._lower(module)
-        _call_expm1(module)
-        return _Executable(exported, module)
+        return executable(exported, self._lower(module))
 
     def decompositions(self) -> Mapping[Any, Any]:
         """Return what torch-mlir's own entry point has PyTorch decompose."""
@@ -62,7 +61,7 @@ class _TorchMlir(Packaged):
 
     def imported(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> tuple[Exported, Any]:
         """Return the program and its module in torch-mlir's output type."""
-        exported = capture(fn, args, self.decompositions())
+        exported = self.captured(fn, args)
         fx, compiler_utils = _module("fx"), _module("compiler_utils")
         context = _module("ir").Context()
         _module("dialects.torch").register_dialect(context)
@@ -96,6 +95,31 @@ class _TorchMlir(Packaged):
         return module
 
 
+def executable(exported: Exported, module: Any) -> Callable[..., Any]:
+    """Return a module in linalg on tensors, of torch-mlir's context, as a callable with the program's results."""
+    _call_expm1(module)
+    return _Executable(exported, module)
+
+
+def linalg_of(text: str) -> Any:
+    """Return in linalg on tensors what is in torch-mlir's own dialect, as an importer writes it.
+
+    Raises ``BackendUnsupported`` for what torch-mlir cannot read or lower.
+    """
+    ir, compiler_utils = _module("ir"), _module("compiler_utils")
+    context = ir.Context()
+    _module("dialects.torch").register_dialect(context)
+    pipeline = "builtin.module(torchdynamo-export-to-torch-backend-pipeline{extra-library=})"
+    with _diagnostics(context) as said, _own_folder():
+        try:
+            module = ir.Module.parse(text, context)
+            compiler_utils.run_pipeline_with_repro_report(module, pipeline, "to torch-mlir's backend contract")
+            kind = compiler_utils.OutputType.LINALG_ON_TENSORS
+            return compiler_utils.lower_mlir_module(False, kind, module)
+        except (ir.MLIRError, compiler_utils.TorchMlirCompilerError) as error:
+            raise BackendUnsupported(f"torch-mlir: {'; '.join(said[:2]) or error}"[:600], "lower") from error
+
+
 class TorchMlirLinalg(_TorchMlir):
     name = "torch-mlir-linalg"
     output_type = "linalg-on-tensors"
@@ -110,6 +134,33 @@ class TorchMlirTosa(_TorchMlir):
 class TorchMlirStablehlo(_TorchMlir):
     name = "torch-mlir-stablehlo"
     output_type = "stablehlo"
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Return torch-mlir's StableHLO, run by StableHLO's own interpreter."""
+        what = "torch-mlir's StableHLO, run by StableHLO's reference interpreter"
+        return (Layer("torch-mlir", what, self._interpreted, cheap=True),)
+
+    def _interpreted(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        from torchstone.compiler.runtime.stablehlo_interpreter import Interpreter
+
+        exported, module = self.imported(fn, args)
+        with _diagnostics(module.context) as said:
+            _register_stablehlo()
+            _run("func.func(chlo-legalize-to-stablehlo)", module, said)
+        dtypes = [want.dtype for want in exported.outputs if hasattr(want, "dtype")]
+        try:
+            interpreter = Interpreter(str(module))
+        except Exception as error:  # what is not StableHLO it cannot read
+            raise BackendUnsupported(f"StableHLO's interpreter: {error}", "compile") from error
+
+        def run(*tensors: Tensor) -> Any:
+            try:
+                results = interpreter([tensor.detach().contiguous() for tensor in tensors])
+            except Exception as error:  # of ops and types that it has not
+                raise BackendUnsupported(str(error)[:500], "run") from error
+            return exported.finish(tensors, [_as_dtype(r, d) for r, d in zip(results, dtypes, strict=False)])
+
+        return run
 
     def _lower(self, module: Any) -> Any:
         _register_stablehlo()
@@ -145,6 +196,12 @@ class _Executable:
         except TorchstoneError as error:
             raise BackendError(f"on torchstone's runtime: {error}", "run") from error
         return self.exported.finish(args, results)
+
+
+def _as_dtype(tensor: Tensor, dtype: Any) -> Tensor:
+    """MLIR's integers are signless: the exported program knows which of them were unsigned."""
+    same = tensor.dtype.itemsize == dtype.itemsize and not (tensor.dtype.is_floating_point or dtype.is_floating_point)
+    return tensor.view(dtype) if same and not tensor.is_complex() else tensor
 
 
 # The ops of a lowered module that compute tensors; nothing but what is lowered from it runs.

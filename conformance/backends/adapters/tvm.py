@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.backends.composite import composite_ops_known
-from torchstone.conformance.backends.export_support import Exported, capture
-from torchstone.conformance.backends.packaged import Packaged
+from torchstone.conformance.backends.export_support import Exported
+from torchstone.conformance.backends.exporting import Exporting, Layer
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
 
 if TYPE_CHECKING:
@@ -28,14 +28,29 @@ ALIGNMENT = 64  # bytes
 _CALL = re.compile(r"^ +call +(\S+) +in:", re.MULTILINE)
 
 
-class Tvm(Packaged):
+class Tvm(Exporting):
     name = "tvm"
-    begins_with = "torch.export"
     executors = ("tvm",)
     packages = (("apache-tvm", "tvm"),)
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        return _Executable(capture(fn, args))
+        return _Executable(self.captured(fn, args))
+
+    def decompositions(self) -> Any:
+        """Return what Relax's import has PyTorch decompose: all that PyTorch does by itself."""
+        import torch
+
+        return torch.export.default_decompositions()
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Return the imported Relax, without TVM's fusions."""
+        return (Layer("Relax", "the imported Relax, each of its ops a function of its own", self._apart),)
+
+    def _apart(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        import tvm
+
+        with tvm.transform.PassContext(disabled_pass=["FuseOps", "FuseTIR"]):
+            return _Executable(self.captured(fn, args))
 
 
 class _Executable:

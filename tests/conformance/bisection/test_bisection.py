@@ -13,8 +13,8 @@ from torchstone.conformance.backends.export_support import capture
 from torchstone.conformance.backends.protocol import BackendError
 from torchstone.conformance.backends.registry import load
 from torchstone.conformance.bisection import Blame, Tried, bisect, exported, stage_texts
-from torchstone.conformance.bisection.search import same_failure
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.same_failure import same_failure
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.mutants import BACKEND_NAME
 from torchstone.conformance.program.case import Case
@@ -43,9 +43,9 @@ class Refuses(Linalg):
     [
         ("addcdiv-swapped", "opinfo:addcdiv:float32:0", "expansions", ("aten.addcdiv.default",)),
         ("shared-whatever-attributes", "opinfo:aminmax:float32:0", "expansions", ("the pass cse",)),
-        ("sub-swapped", "opinfo:sub:float32:2", "kernels", ("flat.sub",)),
-        ("last-not-written", CASE, "kernels", ("the runtime",)),
-        ("faults-running", "opinfo:amin:float32:1", "kernels", ("the runtime",)),
+        ("sub-swapped", "opinfo:sub:float32:2", "lowering", ("flat.sub",)),
+        ("last-not-written", CASE, "runtime", ()),
+        ("faults-running", "opinfo:amin:float32:1", "runtime", ()),
     ],
 )
 def test_a_mutant_is_blamed_on_its_stage(mutant: str, case: str, stage: str, parts: tuple[str, ...]) -> None:
@@ -57,16 +57,17 @@ def test_each_trial_is_told_as_it_ends() -> None:
     told: list[Tried] = []
     blame = bisect(find_case("opinfo:addcdiv:float32:0"), f"{BACKEND_NAME}+addcdiv-swapped", say=told.append)
     assert tuple(told) == blame.tried
-    assert [(tried.name, tried.shows) for tried in told[:2]] == [("capture", False), ("expansions", True)]
+    assert [(tried.name, tried.shows) for tried in told[:2]] == [("capture", False), ("decompositions", False)]
 
 
 @pytest.mark.parametrize(
     ("stage", "before", "after"),
     [
-        ("kernels", ("flat", "flat.add"), ("linalg", "linalg.generic")),
+        ("lowering", ("flat", "flat.add"), ("linalg", "linalg.generic")),
         pytest.param("capture", None, ("aten", "aten.add.Tensor"), marks=pytest.mark.torture),
+        pytest.param("decompositions", ("aten", "aten.add"), ("contract", "aten.add"), marks=pytest.mark.torture),
         pytest.param("expansions", ("contract", "aten.add"), ("flat", "flat.add"), marks=pytest.mark.torture),
-        pytest.param("together", ("linalg", "linalg.generic"), ("llvm", "llvm.func"), marks=pytest.mark.torture),
+        pytest.param("code", ("linalg", "linalg.generic"), ("llvm", "llvm.func"), marks=pytest.mark.torture),
     ],
 )
 def test_the_program_before_and_after_a_stage(stage: str, before: Text, after: Text) -> None:
@@ -81,9 +82,9 @@ def test_the_program_before_and_after_a_stage(stage: str, before: Text, after: T
 def test_what_dies_has_the_program_before_it() -> None:
     """Or raises, which is the same for who asks: what the compiler made up to there is shown."""
     case = find_case("opinfo:sub:float32:2")
-    blame = Blame(bisect_none(case), "kernels")
+    blame = Blame(bisect_none(case), "code")
     texts = stage_texts(case, f"{__name__}:Refuses", blame)
-    assert texts["before"][0] == "flat" and "flat.sub" in texts["before"][1] and "after" not in texts
+    assert texts["before"][0] == "linalg" and "linalg.generic" in texts["before"][1] and "after" not in texts
 
 
 def test_what_does_not_fail_has_nobody_to_blame() -> None:
@@ -143,6 +144,8 @@ class OnWrongTable(AfterExport):
 def test_torch_mlir_has_a_stage_for_what_its_output_types_share() -> None:
     stages = [rung.stage for rung in exported.rungs(load("torch-mlir-tosa"))]
     assert stages == ["torch.export", "decompositions", "shared with torch-mlir-linalg", "torch-mlir-tosa"]
+    stages = [rung.stage for rung in exported.rungs(load("torch-mlir-stablehlo+undecomposed"))]
+    assert stages[:3] == ["torch.export", "decompositions", "torch-mlir"]
 
 
 @pytest.mark.torture
@@ -162,6 +165,10 @@ def test_failures_are_the_same_by_outcome_and_kind() -> None:
     wrong = bisect(case, f"{__name__}:AfterExport").verdict
     assert same_failure(wrong, wrong)
     assert not same_failure(dataclasses.replace(wrong, kind="dtype"), wrong)
+    rounded = dataclasses.replace(wrong, evidence={"ulps": 1.0})
+    assert not same_failure(rounded, wrong) and not same_failure(wrong, rounded)
+    assert same_failure(rounded, dataclasses.replace(wrong, evidence={"ulps": 2.0}))
+    assert same_failure(wrong, dataclasses.replace(wrong, evidence={"ulps": "inf"}))
     assert not same_failure(dataclasses.replace(wrong, outcome=Outcome.ERROR), wrong)
     crash, hang = (dataclasses.replace(wrong, outcome=outcome) for outcome in (Outcome.CRASH, Outcome.TIMEOUT))
     assert same_failure(crash, hang)

@@ -50,7 +50,7 @@ def bisect(
     say(f"verdict  {blame.verdict.outcome}{kind} {one_line(blame.verdict.message)}".rstrip())
     if not blame.stage:
         return OK
-    say(f"blame    {one_line(': '.join([blame.stage, ', '.join(blame.parts)]).removesuffix(': '))}")
+    say(f"blame    {one_line(str(blame))}")
     return FAILURES
 
 
