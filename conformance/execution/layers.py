@@ -9,7 +9,7 @@ from typing import Any
 from torchstone.conformance.custom.apart import Died, Made, Steps, stream
 from torchstone.conformance.execution.same_failure import same_failure
 from torchstone.conformance.execution.verdict import CORRECT, FAILURES, Outcome
-from torchstone.conformance.oracle.compare import Finding
+from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.program.case import Case
 
 SECONDS = 10.0
