@@ -65,16 +65,14 @@ def campaigns(store: Store) -> list[Campaign]:
 
 
 def _campaign(store: Store, row: tuple[Any, ...]) -> Campaign:
-    *texts, record = row
+    backend, folder, updated, command, record = row
     try:
         found = json.loads(record)
-        if not (all(isinstance(text, str) for text in texts) and _well_formed(found)):
+        if not (all(isinstance(text, str) for text in row[:4]) and _well_formed(found)):
             raise ValueError("it is no record of one")
     except (ValueError, TypeError, RecursionError) as error:
-        raise StoreError(
-            f"{store.path} is corrupt: the campaign in {texts[1]!r:.200} does not read: {error}"
-        ) from error
-    return Campaign(*texts, found)
+        raise StoreError(f"{store.path} is corrupt: the campaign in {folder!r:.200} does not read: {error}") from error
+    return Campaign(backend, folder, updated, command, found)
 
 
 def _well_formed(record: Any) -> bool:

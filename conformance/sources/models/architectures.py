@@ -18,12 +18,13 @@ from torchstone.conformance.sources.models.packages import timm, transformers
 SAMPLES = ((2, False), (1, False))
 WORDS = 64
 
-_TOKENS = {"vocab_size": WORDS, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-_WIDTHS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-_SPREAD = {"initializer_range": 0.2}  # of the weights: with the usual 0.02, all tokens get nearly the same attention
-_TEXT = _TOKENS | _WIDTHS | _SPREAD | {"max_position_embeddings": 32}
-_DECODER = _TEXT | {"num_key_value_heads": 2}
-_SEQ2SEQ = _TOKENS | {
+_TOKENS: dict[str, Any] = {"vocab_size": WORDS, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_WIDTHS: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+_SPREAD: dict[str, Any] = {"initializer_range": 0.2}
+"""Of the weights: with the usual 0.02, all tokens get nearly the same attention."""
+_TEXT: dict[str, Any] = _TOKENS | _WIDTHS | _SPREAD | {"max_position_embeddings": 32}
+_DECODER: dict[str, Any] = _TEXT | {"num_key_value_heads": 2}
+_SEQ2SEQ: dict[str, Any] = _TOKENS | {
     "d_model": 32,
     "encoder_layers": 2,
     "decoder_layers": 2,
