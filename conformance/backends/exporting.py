@@ -68,7 +68,8 @@ class Exporting(Packaged):
         """Return what the program is decomposed by, in order, up to where the compiler goes on alone."""
         import torch
 
-        before = [torch.export.default_decompositions()] if self.asked == DECOMPOSED else []
+        whole: Any = torch.export.default_decompositions  # its table is a mapping, and not known as one
+        before = [whole()] if self.asked == DECOMPOSED else []
         own = None if self.asked == UNDECOMPOSED else self.decompositions()
         return before if own is None else [*before, own]
 

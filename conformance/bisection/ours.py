@@ -189,7 +189,7 @@ def _copying(target: Target) -> Target:
 
 def _plain(target: Target) -> Target:
     """The CPU runtime's kernels are made by MLIR's own passes."""
-    kernel.CpuKernel = PlainKernel  # type: ignore[misc, assignment]
+    kernel.CpuKernel = PlainKernel
     return target
 
 
