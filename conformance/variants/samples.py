@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from torch import Tensor
@@ -154,22 +155,48 @@ def _is_float(leaf: object) -> bool:
 
 def _unlike(case: Case) -> list[Case]:
     """The case and others, each the one with most that is new; those that eager does not take left out."""
-    if _size(case) > ELEMENTS or draws(case):
+    if is_large(case) or draws(case):
         raise NotApplicable("it is large, or draws random numbers, which are compared call by call")
-    others = {each.index: each for each in _siblings(case.source, case.op, case.dtype, TRIED) if each.args}
-    others.pop(case.index, None)
-    facts = _facts(case.source, case.op, case.dtype, TRIED)
-    found, met, room = [case], set(features(case)), ELEMENTS - _size(case)
-    while others and len(found) < TOGETHER:
-        best = max(others.values(), key=lambda each: (len(facts[each.index] - met), -each.index))
-        if not facts[best.index] - met:
-            break
-        del others[best.index]
-        if _size(best) <= room and taken(best):
+    found, room = [case], ELEMENTS - _size(case)
+    for best in _most_unlike(case, TRIED):
+        if len(found) < TOGETHER and _size(best) <= room and taken(best):
             found.append(best)
-            met |= facts[best.index]
             room -= _size(best)
     return sorted(found, key=lambda each: each.index)
+
+
+def _most_unlike(case: Case, tried: int) -> Iterator[Case]:
+    """Others of the first samples of a case's op and dtype, each the one with most that none before it has."""
+    facts = _facts(case.source, case.op, case.dtype, tried)
+    others = {each.index: each for each in _siblings(case.source, case.op, case.dtype, tried) if each.args}
+    others.pop(case.index, None)
+    met = set(features(case))
+    while others:
+        best = max(others.values(), key=lambda each: (len(facts[each.index] - met), -each.index))
+        if not facts[best.index] - met:
+            return
+        met |= facts[best.index]
+        yield others.pop(best.index)
+
+
+def in_dtype(case: Case, dtype: str) -> list[Case]:
+    """Samples of the case's op in a dtype, no large ones: those first whose arguments differ most."""
+    own = dtype == case.dtype
+    others = _siblings(case.source, case.op, dtype, TRIED // 4) if own or dtype in _dtypes_of(case) else ()
+    first = case if own else next((each for each in others if each.args and not is_large(each)), None)
+    if first is None:
+        return []
+    more = (each for each in _most_unlike(first, TRIED if own else TRIED // 4) if 4 * _size(each) <= ELEMENTS)
+    return [first, *itertools.islice(more, TOGETHER - 1)]
+
+
+def _dtypes_of(case: Case) -> Sequence[str]:
+    return load(case.source).dtypes_of(case.op) if case.source in SOURCES else ()
+
+
+def is_large(case: Case) -> bool:
+    """Whether a case is asked alone, and not with others in one program."""
+    return _size(case) > ELEMENTS
 
 
 @functools.lru_cache(maxsize=16)
