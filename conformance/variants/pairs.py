@@ -31,7 +31,7 @@ from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.laid_out import laid_out_by_turns
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.registry import VARIANTS
-from torchstone.conformance.variants.samples import in_dtype, is_large
+from torchstone.conformance.variants.samples import KINDS, in_each_kind, is_large
 from torchstone.conformance.variants.shapes import emptied, without_columns
 from torchstone.conformance.variants.support import answer, change_inputs, taken, together
 from torchstone.conformance.variants.ties import tied
@@ -42,12 +42,9 @@ PARTS, ROWS = 12, 40
 DRAWN = 8
 """Ways to draw arguments, or the dtypes of all operands, of which the first that eager takes is asked."""
 
-DTYPES = ((), ("float16",), ("int32", "int64", "int16", "int8"), (), ("bfloat16",), ("complex64",),
-          ("uint8", "uint16", "uint32", "uint64"))  # fmt: skip
-"""Kinds of dtype, of which rows take the names by turns; none is the case's own."""
 FIRST = (
     "", "empty", "ties", "arguments", "", "scalar", "mixed", "halves", "columns", "", "single", "places", "odd", "wide",
-    "long",
+    "dims",
 )  # fmt: skip
 ON_TOP = ("gradients", "special", "arguments", "extremes", "gradients", "magnitudes", "arguments", "negative")
 """What is changed, and what is changed on top of it. Nothing leaves a sample and a dtype as they are. Gradients and
@@ -73,12 +70,10 @@ def pairs(case: Case) -> Case:
     """Parts of two changes each, as many as eager takes of the rows that the case's op and index begin with."""
     if is_large(case) or draws(case):
         raise NotApplicable("it is large, or draws random numbers, which are compared call by call")
-    turn = zlib.crc32(case.op.encode()) + case.index
-    dtypes = [kind[turn % len(kind)] if kind else case.dtype for kind in DTYPES]
-    samples = {dtype: in_dtype(case, dtype) for dtype in dtypes}
-    rows, found = iter(range(PARTS * turn, PARTS * turn + ROWS)), dict[str, Case]()
+    begin, samples = PARTS * (zlib.crc32(case.op.encode()) + case.index), in_each_kind(case)
+    rows, found = iter(range(begin, begin + ROWS)), dict[str, Case]()
     while len(found) < PARTS and (chunk := list(itertools.islice(rows, PARTS))):
-        ways = [way for number in chunk for way in _ways(case, number, dtypes, samples)]
+        ways = [way for number in chunk for way in _ways(number, samples)]
         found |= _taken(case, ways, PARTS - len(found))
     if not found:
         raise NotApplicable("eager takes no two changes at once")
@@ -111,16 +106,16 @@ def _is_taken(case: Case, differentiated: bool) -> bool:
     return not differentiated or taken(backward(case))
 
 
-def _ways(case: Case, number: int, dtypes: Sequence[str], samples: Mapping[str, Sequence[Case]]) -> Iterator[Way]:
+def _ways(number: int, samples: Sequence[Sequence[Case]]) -> Iterator[Way]:
     """What a row may be, best first: in its dtype, or in the case's own."""
-    dtype, first, on_top = (levels[number % len(levels)] for levels in (dtypes, FIRST, ON_TOP))
+    first, on_top = (levels[number % len(levels)] for levels in (FIRST, ON_TOP))
     levels = {LEVELS[name].factor: LEVELS[name].ways for name in (first, on_top) if name}
     if first and len(levels) < 2:
         return
-    for asked in dict.fromkeys((dtype, case.dtype)):
-        name = "_".join(filter(None, (f"row{number % ROUND}", asked, first, on_top)))
-        known = samples[asked]
-        for changed in _changed(known[number % len(known)], levels, name) if known else ():
+    for known in filter(None, (samples[number % len(samples)], samples[0])):
+        start = known[number % len(known)]
+        name = "_".join(filter(None, (f"row{number % ROUND}", start.dtype, first, on_top)))
+        for changed in _changed(start, levels, name):
             yield number, name, changed, "gradients" in levels
 
 
@@ -165,7 +160,7 @@ def _drawn(case: Case) -> Iterable[Case]:
 LEVELS = {
     "empty": Level("sizes", _one(emptied)),
     "columns": Level("sizes", _one(without_columns)),
-    **{name: Level("sizes", _variant(name)) for name in ("scalar", "single", "odd", "long")},
+    **{name: Level("sizes", _variant(name)) for name in ("scalar", "single", "odd", "dims")},
     "mixed": Level("operands", lambda case: mixed_operands(case, DRAWN)),
     "places": Level("operands", _one(narrow_places)),
     "wide": Level("operands", _variant("wide")),
@@ -179,7 +174,7 @@ LEVELS = {
 }
 """What may be changed, by name. Two of one factor are no pair."""
 
-ROUND = len(DTYPES) * len(FIRST) * len(ON_TOP)
+ROUND = len(KINDS) * len(FIRST) * len(ON_TOP)
 """Rows, after which they begin anew."""
 
 PAIRS = Variant("Two changes at once, other ones in each part of one program.", pairs, try_eager=False)
