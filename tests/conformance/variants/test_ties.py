@@ -22,6 +22,7 @@ def test_ties_and_inputs_without_rows_have_gradients() -> None:
     whole = asked(case("torch.amax", torch.randn(4, 6), args=(1,)), "gradients")
     turned = [call.result for call in whole.program.calls if call.target == "torch.autograd.grad"]
     assert {"gradients_ties", "gradients_empty"} <= set(turned)
+    assert run_case(whole, load("linalg")).outcome == "pass"
 
 
 def test_gradients_come_in_dense_turned_and_expanded() -> None:
