@@ -42,7 +42,7 @@ SMALL_SIZES = (1, 0)
 """Sizes that a backend may refuse at a call, but not give wrong results for."""
 SMALL_ALONE = 2
 """Sizes of which each alone is as small, too: where all are 0, a result has no elements that might be wrong."""
-MORE = 3
+MORE = 2
 """Other samples that ``dynamic`` asks beside the case."""
 _LEAST = 2
 GRADIENTS_OF = 2

@@ -37,8 +37,10 @@ from torchstone.conformance.variants.support import answer, change_inputs, taken
 from torchstone.conformance.variants.ties import tied
 from torchstone.conformance.variants.values import extremes_placed, special
 
-PARTS, ROWS = 12, 40
+PARTS, ROWS = 9, 30
 """Parts of a program, and rows of the array that are tried for them."""
+STEP = 17
+"""Rows further on the next sample of an op begins: about as many as one takes, and no divisor of the rows there are."""
 DRAWN = 8
 """Ways to draw arguments, or the dtypes of all operands, of which the first that eager takes is asked."""
 
@@ -70,7 +72,7 @@ def pairs(case: Case) -> Case:
     """Parts of two changes each, as many as eager takes of the rows that the case's op and index begin with."""
     if is_large(case) or draws(case):
         raise NotApplicable("it is large, or draws random numbers, which are compared call by call")
-    begin, samples = PARTS * (zlib.crc32(case.op.encode()) + case.index), in_each_kind(case)
+    begin, samples = STEP * (_hash(case.op) + case.index), in_each_kind(case)
     rows, found = iter(range(begin, begin + ROWS)), dict[str, Case]()
     while len(found) < PARTS and (chunk := list(itertools.islice(rows, PARTS))):
         ways = [way for number in chunk for way in _ways(number, samples)]
@@ -113,7 +115,7 @@ def _ways(number: int, samples: Sequence[Sequence[Case]]) -> Iterator[Way]:
     if first and len(levels) < 2:
         return
     for known in filter(None, (samples[number % len(samples)], samples[0])):
-        start = known[number % len(known)]
+        start = known[_hash(str(number)) % len(known)]  # by turns, samples would go with some of the levels alone
         name = "_".join(filter(None, (f"row{number % ROUND}", start.dtype, first, on_top)))
         for changed in _changed(start, levels, name):
             yield number, name, changed, "gradients" in levels
@@ -132,6 +134,10 @@ def _changed(start: Case, levels: Mapping[str, Callable[[Case], Iterable[Case]]]
             cases = [way for each in cases for way in levels[factor](each)]
         return cases
     return []
+
+
+def _hash(text: str) -> int:
+    return zlib.crc32(text.encode())
 
 
 def _negative(case: Case) -> Case:

@@ -37,7 +37,7 @@ from torchstone.conformance.variants.ties import tied
 
 TOGETHER = 12
 """Samples in one program, at most."""
-MORE = 8
+MORE = 4
 """Programs with arguments given that a sample leaves out."""
 DRAWN, DRAWN_OF = 3, 24
 """Programs with several arguments changed: so many of those drawn that eager takes."""
