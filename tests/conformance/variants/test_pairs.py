@@ -19,11 +19,18 @@ from torchstone.conformance.oracle.parts import parts_of
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.sources import find_case, opinfo
 from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.attempts import attempts
 from torchstone.conformance.variants.pairs import FIRST, LEVELS, ON_TOP, PARTS, ROUND
 from torchstone.conformance.variants.samples import KINDS
 
 SAMPLES = 4
 """Samples of an op whose parts are looked at."""
+
+
+@pytest.fixture(autouse=True)
+def _no_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eager is asked in this process: these ops come through it, and forks of a large process take long."""
+    monkeypatch.setattr(attempts, "expendable", True)
 
 
 @functools.cache
