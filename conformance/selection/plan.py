@@ -67,8 +67,7 @@ VARIANT_KINDS: tuple[tuple[float, Kind], ...] = (
     (0.5, (DEFAULT,)),
     (0.5, ("lazy", "inplace", "backward", "inference")),
     (0.5, ("outside", "constants")),
-    (0.3, ("dynamic", "batch")),
-    (0.1, ("huge",)),
+    (0.4, ("dynamic", "batch", "huge")),
     *((0.1, BUNDLES[name]) for name in BUNDLES),
 )
 """Kinds of variant, by what they change, each with its weight: within a kind a bug that one shows, others show, too.

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+import torch
 from torch import Tensor
 
 from torchstone.conformance.program.case import Case
@@ -41,8 +42,9 @@ PARTS, ROWS = 9, 30
 """Parts of a program, and rows of the array that are tried for them."""
 STEP = 17
 """Rows further on the next sample of an op begins: about as many as one takes, and no divisor of the rows there are."""
-DRAWN = 8
-"""Ways to draw arguments, or the dtypes of all operands, of which the first that eager takes is asked."""
+DRAWN, WAYS = 8, 16
+"""Ways to draw arguments, or the dtypes of all operands, and ways that a row has in all: the first that eager takes is
+asked."""
 
 FIRST = (
     "", "empty", "ties", "arguments", "", "scalar", "mixed", "halves", "columns", "", "single", "places", "odd", "wide",
@@ -105,7 +107,10 @@ def _is_taken(case: Case, differentiated: bool) -> bool:
     results = answer(case)
     if results is None or not fits_room(results) or draws(case):
         return False
-    return not differentiated or taken(backward(case))
+    if not differentiated:
+        return True
+    found = answer(backward(case))  # a gradient that is sparse is one argument's matter, and few backends take it
+    return found is not None and all(leaf.layout is torch.strided for leaf in found if isinstance(leaf, Tensor))
 
 
 def _ways(number: int, samples: Sequence[Sequence[Case]]) -> Iterator[Way]:
@@ -128,10 +133,10 @@ def _changed(start: Case, levels: Mapping[str, Callable[[Case], Iterable[Case]]]
         for factor in FACTORS:
             if factor not in levels:
                 continue
-            if factor == "values" and cases[0] is not start:  # where numbers go, eager is asked in this process
+            if factor == "values" and start not in cases:  # where numbers go, eager is asked in this process
                 told = answers([partial(taken, each) for each in cases], most=1)
                 cases = [each for each, yes in zip(cases, told, strict=False) if yes]
-            cases = [way for each in cases for way in levels[factor](each)]
+            cases = [way for each in cases for way in levels[factor](each)][:WAYS]
         return cases
     return []
 
@@ -151,6 +156,19 @@ def _negative(case: Case) -> Case:
     return change_inputs(case, turned, "no input of signed numbers")
 
 
+def _emptied(whole: Callable[[Case], Case], cut: Callable[[Tensor], Tensor]) -> Callable[[Case], Iterable[Case]]:
+    """Nothing in all inputs that go together, or else in one input alone: a table, what is looked up in it."""
+
+    def ways(case: Case) -> Iterator[Case]:
+        with contextlib.suppress(NotApplicable):
+            yield whole(case)
+        for name, tensor in case.inputs.items():
+            if tensor.dim() and tensor.numel():
+                yield case.replace(inputs={**case.inputs, name: cut(tensor).clone()})
+
+    return ways
+
+
 def _one(change: Callable[[Case], Case]) -> Callable[[Case], Iterable[Case]]:
     return lambda case: [change(case)]
 
@@ -164,8 +182,8 @@ def _drawn(case: Case) -> Iterable[Case]:
 
 
 LEVELS = {
-    "empty": Level("sizes", _one(emptied)),
-    "columns": Level("sizes", _one(without_columns)),
+    "empty": Level("sizes", _emptied(emptied, lambda tensor: tensor[:0])),
+    "columns": Level("sizes", _emptied(without_columns, lambda tensor: tensor[..., :0])),
     **{name: Level("sizes", _variant(name)) for name in ("scalar", "single", "odd", "dims")},
     "mixed": Level("operands", lambda case: mixed_operands(case, DRAWN)),
     "places": Level("operands", _one(narrow_places)),
