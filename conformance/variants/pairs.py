@@ -38,9 +38,9 @@ from torchstone.conformance.variants.support import answer, change_inputs, taken
 from torchstone.conformance.variants.ties import tied
 from torchstone.conformance.variants.values import extremes_placed, special
 
-PARTS, ROWS = 9, 30
+PARTS, ROWS = 12, 40
 """Parts of a program, and rows of the array that are tried for them."""
-STEP = 17
+STEP = 23
 """Rows further on the next sample of an op begins: about as many as one takes, and no divisor of the rows there are."""
 DRAWN, WAYS = 8, 16
 """Ways to draw arguments, or the dtypes of all operands, and ways that a row has in all: the first that eager takes is
