@@ -154,7 +154,7 @@ def _run_variant(case: Case, backend: Backend, compiled: Compiled | None) -> tup
 def _part_by_part(case: Case, backend: Backend, stage: Stage, refused: Finding) -> tuple[Stage, Finding]:
     """Ask a backend that refuses a program for each of its parts: what it does not refuse is not to hide."""
     parts = parts_of(case.program, case.args)
-    found = [compare_with_eager(_part(case, program), backend) for _, program in parts if len(parts) > 1]
+    found = [compare_with_eager(part_of(case, program), backend) for _, program in parts if len(parts) > 1]
     for (places, _), (reached, finding) in zip(parts, found, strict=False):
         if finding.outcome in FAILURES:
             name = ", ".join(f"output[{place}]" for place in places)
@@ -166,7 +166,7 @@ def _part_by_part(case: Case, backend: Backend, stage: Stage, refused: Finding) 
     return stage, replace(refused, message=message, evidence=refused.evidence | {"parts": dict(outcomes)})
 
 
-def _part(case: Case, program: Program) -> Case:
+def part_of(case: Case, program: Program) -> Case:
     """The case with some of its calls, and the inputs that these read."""
     outputs = tuple(program.outputs.values()) if isinstance(program.outputs, dict) else program.outputs
     inputs = {name: case.inputs[name] for name in program.inputs}

@@ -59,15 +59,15 @@ DTYPE_KINDS: tuple[tuple[float, Kind], ...] = (
 """Kinds of dtype, each with its weight. float32 is what most programs compute in, it is held to the most digits,
 and the variant ``dtypes`` asks a sample of it in all the others."""
 
+DENSE = ("samples", "values", "gradients", "dtypes", "pairs", "arguments", "operands", "sizes", "layouts")
+"""Variants that ask several of one kind in one program."""
+
 VARIANT_KINDS: tuple[tuple[float, Kind], ...] = (
-    *(
-        (3.0, (name,))
-        for name in ("samples", "values", "gradients", "dtypes", "arguments", "operands", "sizes", "layouts")
-    ),
+    *((3.0, (name,)) for name in DENSE),
     (0.5, (DEFAULT,)),
     (0.5, ("lazy", "inplace", "backward", "inference")),
     (0.5, ("outside", "constants")),
-    (0.2, ("dynamic", "batch", "huge")),
+    (0.4, ("dynamic", "batch", "huge")),
     *((0.1, BUNDLES[name]) for name in BUNDLES),
 )
 """Kinds of variant, by what they change, each with its weight: within a kind a bug that one shows, others show, too.

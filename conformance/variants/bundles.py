@@ -27,9 +27,7 @@ from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.registry import BUNDLES, VARIANTS
 from torchstone.conformance.variants.same_tensor import same
-from torchstone.conformance.variants.shapes import both_emptied
 from torchstone.conformance.variants.support import taken, together
-from torchstone.conformance.variants.ties import tied
 from torchstone.conformance.variants.values import special
 
 
@@ -44,7 +42,7 @@ def bundled(case: Case, name: str, others: Sequence[Case] = ()) -> Case:
     for each, part, called in turns:
         variant = VARIANTS.load(part)
         with contextlib.suppress(NotApplicable), seeded(f"{each.id}:{part}"):
-            found[called] = _PLAIN.get(part, variant.make)(each)
+            found[called] = _TELLING.get(part, variant.make)(each)
             if not variant.try_eager:
                 dangerous[called] = found[called]
     asked = answers([partial(taken, changed) for changed in dangerous.values()], most=len(dangerous))
@@ -83,8 +81,8 @@ def _same_special(case: Case) -> Case:
     return same(case)
 
 
-_PLAIN: dict[str, Callable[[Case], Case]] = {"ties": tied, "empty": both_emptied, "same": _same_special}
-"""Parts that are asked otherwise than alone: without the gradients that the variant has, and with values that tell."""
+_TELLING: dict[str, Callable[[Case], Case]] = {"same": _same_special}
+"""Parts that are asked with values that tell, which the variant does not place."""
 
 
 def draws(case: Case) -> bool:

@@ -6,8 +6,10 @@ the exponent is an integer.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -35,7 +37,7 @@ def mixed(case: Case) -> Case:
     ways = list(_ways(case))
     if not ways:
         raise NotApplicable("no two operands")
-    telling, others = [*_taken(_narrow_places(case), 1), *_taken(ways[:TELLING], TELLING)], ways[TELLING:]
+    telling, others = [*_taken(_narrow(case), 1), *_taken(ways[:TELLING], TELLING)], ways[TELLING:]
     start = case.index * BY_TURNS % max(1, len(others))
     found = [*telling, *_taken(others[start:] + others[:start], TELLING + BY_TURNS - len(telling))]
     if not found:
@@ -43,13 +45,38 @@ def mixed(case: Case) -> Case:
     return found[0] if len(found) == 1 or draws(case) else together(found)
 
 
-def _narrow_places(case: Case) -> list[Way]:
+def narrow_places(case: Case) -> Case:
     """The case with its whole numbers of 64 bits in 32, where they are beside floats: indices and offsets are both."""
     places = [name for name, tensor in case.inputs.items() if tensor.dtype == torch.int64]
     if not places or not any(tensor.is_floating_point() for tensor in case.args):
-        return []
-    narrow = {name: case.inputs[name].to(torch.int32) for name in places}
-    return [lambda: case.replace(inputs={**case.inputs, **narrow})]
+        raise NotApplicable("no whole numbers beside floats")
+    return case.replace(inputs={**case.inputs, **{name: case.inputs[name].to(torch.int32) for name in places}})
+
+
+def _narrow(case: Case) -> list[Way]:
+    with contextlib.suppress(NotApplicable):
+        narrow = narrow_places(case)
+        return [lambda: narrow]
+    return []
+
+
+def mixed_operands(case: Case, most: int) -> list[Case]:
+    """The case with each of its operands in a dtype that is drawn, drawn so often; whole numbers beside floats stay."""
+    floats = any(_is_float(tensor.dtype) for tensor in case.args)
+    names = [name for name, tensor in case.inputs.items() if _is_float(tensor.dtype) == floats]
+    if len(names) < 2:
+        raise NotApplicable("no two operands")
+
+    def drawn(tensor: Tensor) -> Tensor:
+        return _converted(tensor, random.choice((tensor.dtype, *_others(tensor.dtype), *_LARGE_UNSIGNED)))
+
+    return [
+        case.replace(inputs={**case.inputs, **{name: drawn(case.inputs[name]) for name in names}}) for _ in range(most)
+    ]
+
+
+def _is_float(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
 
 
 def _taken(ways: Sequence[Way], most: int) -> list[Case]:
@@ -90,7 +117,8 @@ def _others(dtype: torch.dtype) -> Sequence[torch.dtype]:
     return [other for other in dict.fromkeys((*first, *_KINDS)) if other != dtype]
 
 
-_UNSIGNED = (torch.uint8, torch.uint16)
+_LARGE_UNSIGNED = (torch.uint32, torch.uint64)
+_UNSIGNED = (torch.uint8, torch.uint16, *_LARGE_UNSIGNED)
 
 
 def _converted(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,8 +1,9 @@
 """The variants ``dynamic`` and ``batch``: a program compiled once and called with inputs of several sizes.
 
 ``dynamic`` lets every size vary, ``batch`` the leading one alone. A backend takes part if it has ``compile_dynamic``.
-Every other sample is asked with its gradients, which are other code: how many windows read an element depends on sizes.
-Every fourth is called with millions of elements, too: compilers choose other code where there is much to do.
+``dynamic`` asks a few samples with unlike arguments, in dtypes that take turns, each compiled by itself. Of every other
+one it asks the gradients, which are other code: how many windows read an element depends on sizes. Every fourth sample
+is called with millions of elements, too: compilers choose other code where there is much to do.
 
 Sizes that have to go together, and do not, are refused by eager, and so they have to be by a backend.
 """
@@ -10,31 +11,39 @@ Sizes that have to go together, and do not, are refused by eager, and so they ha
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from torchstone.conformance.backends.protocol import Backend, BackendUnsupported
-from torchstone.conformance.execution.run_case import Compiled, compare_with_eager, expect_refusal
+from torchstone.conformance.execution.run_case import Compiled, compare_with_eager, expect_refusal, part_of
 from torchstone.conformance.execution.undefined_behavior import SEED, undefined_behavior
-from torchstone.conformance.execution.verdict import CORRECT, Outcome, Stage
+from torchstone.conformance.execution.verdict import CORRECT, FAILURES, Outcome, Stage
 from torchstone.conformance.oracle.equality import equal_tensors
 from torchstone.conformance.oracle.finding import Finding
+from torchstone.conformance.oracle.parts import parts_of
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.variants.backward import with_gradients
+from torchstone.conformance.variants.bundles import draws
 from torchstone.conformance.variants.forked import refused
 from torchstone.conformance.variants.long_dim import fits
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import determined, resized
+from torchstone.conformance.variants.samples import is_large, unlike_by_turns
+from torchstone.conformance.variants.support import determined, resized, together
 
 DYNAMIC, BATCH = "dynamic", "batch"
 # A size is made larger and smaller, but not 1: PyTorch compiles that apart.
 CHANGES = (1, 4, -1)
 SMALL_SIZES = (1, 0)
 """Sizes that a backend may refuse at a call, but not give wrong results for."""
+SMALL_ALONE = 2
+"""Sizes of which each alone is as small, too: where all are 0, a result has no elements that might be wrong."""
+MORE = 2
+"""Other samples that ``dynamic`` asks beside the case."""
 _LEAST = 2
 GRADIENTS_OF = 2
 """One in so many samples has its gradients: torch.export refuses those of some ops, whose sizes are asked, too."""
@@ -62,15 +71,34 @@ def plan(case: Case) -> Plan | None:
         dims = tuple((0,) if t.dim() and t.shape[0] == rows and rows > 1 else () for t in case.args)
     else:
         dims = tuple(tuple(d for d, size in enumerate(t.shape) if size > 1) for t in case.args)
-    if not any(dims):
+    others = tuple(_at(case, dims, _CHANGED)) if any(dims) else ()
+    if not others:  # some sizes may go with what is fixed: those are free that may vary alone
+        free = [alike for alike in _alike(case, dims) if any(True for _ in _at(case, alike, _CHANGED[:1]))]
+        dims = tuple(tuple(sorted(itertools.chain(*axes))) for axes in zip(*free, strict=True))
+        others = tuple(_at(case, dims, _CHANGED)) if any(dims) else ()
+    if not others:
         return None
-    others = tuple(_at(case, dims, [lambda size, n=n: max(size + n, _LEAST) for n in CHANGES]))
-    small = tuple(_at(case, dims, [lambda size, n=n: n for n in SMALL_SIZES]))
-    return Plan(dims, others, small) if others else None
+    small = [other for some in (dims, *_alike(case, dims)[:SMALL_ALONE]) for other in _at(case, some, _SMALL)]
+    return Plan(dims, others, tuple(small))
+
+
+_Dims: TypeAlias = tuple[tuple[int, ...], ...]
+
+_CHANGED = [lambda size, n=n: max(size + n, _LEAST) for n in CHANGES]
+_SMALL = [lambda size, n=n: n for n in SMALL_SIZES]
+
+
+def _alike(case: Case, dims: _Dims) -> list[_Dims]:
+    """Those of some dims that have the same size, for each size that there is."""
+    sizes = dict.fromkeys(t.shape[d] for t, axes in zip(case.args, dims, strict=True) for d in axes)
+    return [
+        tuple(tuple(d for d in axes if t.shape[d] == size) for t, axes in zip(case.args, dims, strict=True))
+        for size in sizes
+    ]
 
 
 def _at(
-    case: Case, dims: tuple[tuple[int, ...], ...], changes: Sequence[Callable[[int], int]],
+    case: Case, dims: _Dims, changes: Sequence[Callable[[int], int]],
     fits: Callable[[Case], bool] = lambda _: True,
 ) -> Iterator[Case]:  # fmt: skip
     """The case at each of the other sizes that fit and eager takes: sizes that are equal now stay equal."""
@@ -130,7 +158,24 @@ def _free(case: Case, variant: str) -> Case:
 
 
 def compare_at_other_sizes(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
-    """Compile the case for any size, and compare with eager at its own sizes and at others, to the first failure."""
+    """Compile each part of the case for any size, and compare with eager at its own sizes and others.
+
+    The finding is that of the first part that fails; else of one that is not correct, if there is one.
+    """
+    parts = parts_of(case.program, case.args)
+    found = []
+    for part in [part_of(case, program) for _, program in parts] if len(parts) > 1 else [case]:
+        stage, finding = _compare_part(part, backend, compiled)
+        if finding.outcome in FAILURES:
+            return stage, finding
+        found.append((stage, finding))
+    wrong = [(stage, finding) for stage, finding in found if finding.outcome not in CORRECT]
+    stage, finding = (wrong or found)[0]
+    message = f"{len(wrong)} of {len(found)} parts: {finding.message}" if wrong and len(found) > 1 else finding.message
+    return stage, replace(finding, message=message)
+
+
+def _compare_part(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
     varying = None if undefined_behavior(case) else plan(case)
     if varying is None:
         return compare_with_eager(case, backend, compiled)
@@ -169,15 +214,15 @@ def _apart(case: Case, dims: Sequence[Sequence[int]]) -> Iterator[Case]:
                 yield case.replace(inputs={**case.inputs, name: resized(tensor, axis, tensor.shape[axis] + 1)})
 
 
-def _long(case: Case, dims: tuple[tuple[int, ...], ...]) -> Iterator[Case]:
+def _long(case: Case, dims: _Dims) -> Iterator[Case]:
     """Of every fourth sample, the case with its first free size so large that there are millions of elements.
 
     No size of two dims of one input: what takes their product takes too long.
     """
     if case.index % LONG_OF != 2 or case.program.differentiates:
         return
-    size = next(t.shape[axes[0]] for t, axes in zip(case.args, dims, strict=True) if axes)
-    alike = tuple(tuple(d for d in axes if t.shape[d] == size) for t, axes in zip(case.args, dims, strict=True))
+    alike = _alike(case, dims)[0]
+    size = next(t.shape[axes[0]] for t, axes in zip(case.args, alike, strict=True) if axes)
     rest = max(t.numel() // size for t, axes in zip(case.args, alike, strict=True) if axes)
     if max(map(len, alike)) == 1 and rest:
         yield from _at(case, alike, [lambda _: max(ELEMENTS // rest, size)], fits)
@@ -191,7 +236,20 @@ def _compile(case: Case, backend: Any, varying: Plan) -> Compiled:
 
 
 def _every_size(case: Case) -> Case:
-    if case.index % GRADIENTS_OF == GRADIENTS_OF - 1:
+    """The case and others that are unlike it, of any size; every other one with its gradients."""
+    chosen = [case, *unlike_by_turns(case, MORE)] if not (is_large(case) or draws(case)) else [case]
+    found, names = [], []
+    for at, each in enumerate(chosen):
+        with contextlib.suppress(NotApplicable):
+            found.append(_of_any_size(each, gradients=(case.index + at) % GRADIENTS_OF == GRADIENTS_OF - 1))
+            names.append(f"{each.dtype}_{each.index}")
+    if not found:
+        raise NotApplicable("eager takes no other size")
+    return together(found, names)
+
+
+def _of_any_size(case: Case, *, gradients: bool) -> Case:
+    if gradients:
         with contextlib.suppress(NotApplicable):  # where eager has the gradients at these sizes alone
             return _free(with_gradients(case, of_any_size=True), DYNAMIC)
     return _free(case, DYNAMIC)

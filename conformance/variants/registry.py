@@ -72,6 +72,7 @@ VARIANTS: Registry[Variant] = Registry(
         "samples": f"{_HERE}.samples:SAMPLES",
         "gradients": f"{_HERE}.samples:GRADIENTS",
         "dtypes": f"{_HERE}.samples:OTHER_DTYPES",
+        "pairs": f"{_HERE}.pairs:PAIRS",
     },
     unknown=UnknownName,
     broken=InputError,
@@ -85,7 +86,7 @@ BUNDLES: Mapping[str, tuple[str, ...]] = {
 }
 """Variants that ask several of one kind in one program, and which these are."""
 
-ASKED_BY_PART = frozenset({*BUNDLES, "samples", "gradients", "dtypes", "arguments"})
+ASKED_BY_PART = frozenset({*BUNDLES, "samples", "gradients", "dtypes", "pairs", "arguments"})
 """Variants whose programs have parts that a backend is asked for one by one where it refuses the whole."""
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import zlib
+from collections.abc import Iterator
 from functools import partial
 
 from torch import Tensor
@@ -29,12 +31,13 @@ from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.laid_out import laid_out_by_turns
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.registry import VARIANTS
+from torchstone.conformance.variants.shapes import emptied
 from torchstone.conformance.variants.support import answer, taken, together
 from torchstone.conformance.variants.ties import tied
 
 TOGETHER = 12
 """Samples in one program, at most."""
-MORE = 8
+MORE = 4
 """Programs with arguments given that a sample leaves out."""
 DRAWN, DRAWN_OF = 3, 24
 """Programs with several arguments changed: so many of those drawn that eager takes."""
@@ -43,6 +46,11 @@ ELEMENTS = 1 << 14
 ROUND = 3
 """Of the largest samples of another dtype that many take turns, if they are about as large: a variant has something to
 change in many numbers, and nothing in none."""
+KINDS = (
+    ("",), ("float16",), ("int32", "int64", "int16", "int8"), ("",), ("bfloat16",), ("complex64",),
+    ("uint8", "uint16", "uint32", "uint64"),
+)  # fmt: skip
+"""Kinds of dtype that take turns where a sample is asked in one of them; "" is the sample's own."""
 TRIED = 64
 """Samples of an op that are looked at; of each other dtype, a quarter."""
 
@@ -56,7 +64,7 @@ def samples(case: Case) -> Case:
 
 
 def gradients(case: Case) -> Case:
-    """Gradients of the case and other samples, of its own with elements that are equal, of more and other arguments.
+    """Gradients of the case and other samples, of more and other arguments, and of equal elements and none.
 
     Where elements are equal, kinks are; and each argument has a gradient of its own.
     """
@@ -67,8 +75,9 @@ def gradients(case: Case) -> Case:
         drawn = [case.replace(program=program) for program in itertools.islice(drawn_arguments(case), DRAWN_OF)]
     told = answers([partial(_has_gradients, each) for each in drawn], most=DRAWN)
     found |= {f"drawn{at}": drawn[at] for at, yes in enumerate(told) if yes}
-    with contextlib.suppress(NotApplicable), seeded(f"{case.id}:ties"):
-        found["ties"] = tied(case)
+    for name, change in (("ties", tied), ("empty", emptied)):
+        with contextlib.suppress(NotApplicable), seeded(f"{case.id}:{name}"):
+            found[name] = change(case)
     asked = answers([partial(_has_gradients, each) for each in found.values()], most=len(found))
     turned = {}
     for (name, each), yes in zip(found.items(), asked, strict=True):
@@ -154,22 +163,66 @@ def _is_float(leaf: object) -> bool:
 
 def _unlike(case: Case) -> list[Case]:
     """The case and others, each the one with most that is new; those that eager does not take left out."""
-    if _size(case) > ELEMENTS or draws(case):
+    if is_large(case) or draws(case):
         raise NotApplicable("it is large, or draws random numbers, which are compared call by call")
-    others = {each.index: each for each in _siblings(case.source, case.op, case.dtype, TRIED) if each.args}
-    others.pop(case.index, None)
-    facts = _facts(case.source, case.op, case.dtype, TRIED)
-    found, met, room = [case], set(features(case)), ELEMENTS - _size(case)
-    while others and len(found) < TOGETHER:
-        best = max(others.values(), key=lambda each: (len(facts[each.index] - met), -each.index))
-        if not facts[best.index] - met:
-            break
-        del others[best.index]
-        if _size(best) <= room and taken(best):
+    found, room = [case], ELEMENTS - _size(case)
+    for best in _most_unlike(case, TRIED):
+        if len(found) < TOGETHER and _size(best) <= room and taken(best):
             found.append(best)
-            met |= facts[best.index]
             room -= _size(best)
     return sorted(found, key=lambda each: each.index)
+
+
+def _most_unlike(case: Case, tried: int) -> Iterator[Case]:
+    """Others of the first samples of a case's op and dtype, each the one with most that none before it has."""
+    facts = _facts(case.source, case.op, case.dtype, tried)
+    others = {each.index: each for each in _siblings(case.source, case.op, case.dtype, tried) if each.args}
+    others.pop(case.index, None)
+    met = set(features(case))
+    while others:
+        best = max(others.values(), key=lambda each: (len(facts[each.index] - met), -each.index))
+        if not facts[best.index] - met:
+            return
+        met |= facts[best.index]
+        yield others.pop(best.index)
+
+
+def in_each_kind(case: Case) -> list[list[Case]]:
+    """Samples of the case's op in one dtype of each of ``KINDS``, those first whose arguments differ most.
+
+    The first of the case's own dtype is the case. None where the op has no such dtype; large samples are left out.
+    """
+    turn = zlib.crc32(case.op.encode()) + case.index
+    return [_in_dtype(case, kind[turn % len(kind)]) for kind in KINDS]
+
+
+def _in_dtype(case: Case, dtype: str) -> list[Case]:
+    own = not dtype
+    if own:
+        first = case
+    elif case.source in SOURCES and dtype in load(case.source).dtypes_of(case.op):
+        known = _siblings(case.source, case.op, dtype, TRIED // 4)
+        first = next((each for each in known if each.args and not is_large(each)), None)
+    else:
+        first = None
+    if first is None:
+        return []
+    more = (each for each in _most_unlike(first, TRIED if own else TRIED // 4) if 4 * _size(each) <= ELEMENTS)
+    return [first, *itertools.islice(more, TOGETHER - 1)]
+
+
+def unlike_by_turns(case: Case, most: int) -> list[Case]:
+    """So many samples of the case's op beside it: kinds of dtype take turns, and another one is first for each case."""
+    own, *others = in_each_kind(case)
+    rows = [own[1:], *(known for known in others if known and known[0] is not case)]
+    start = case.index % len(rows)
+    turns = (each for turn in itertools.zip_longest(*rows[start:], *rows[:start]) for each in turn)
+    return list(itertools.islice((each for each in turns if each is not None), most))
+
+
+def is_large(case: Case) -> bool:
+    """Whether a case is asked alone, and not with others in one program."""
+    return _size(case) > ELEMENTS
 
 
 @functools.lru_cache(maxsize=16)

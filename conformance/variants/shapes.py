@@ -11,7 +11,6 @@ from torch import Tensor
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call
-from torchstone.conformance.variants.backward import with_gradients
 from torchstone.conformance.variants.dim_arguments import with_dim
 from torchstone.conformance.variants.layout import transposed
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
@@ -109,10 +108,6 @@ def _has_two_dims(case: Case) -> bool:
     return any(tensor.dim() > 1 for tensor in case.args)
 
 
-def _empty(case: Case) -> Case:
-    return with_gradients(emptied(case)) if case.index % 2 else both_emptied(case)
-
-
 def smaller(case: Case) -> Case:
     """Each input in turn alone smaller, which the others are combined with: its first row, and its first column.
 
@@ -165,7 +160,7 @@ def _square(case: Case) -> Case:
 # Eager is left to the worker: an op that counts on a dim may end the process for a scalar, as ``_chunk_cat`` does.
 SCALAR = Variant("Every input 0-d.", scalar, try_eager=False)
 LINE = Variant("Every input in one dim.", line)
-EMPTY = Variant("No rows, and no columns: sizes of 0; of every other sample the gradients, too.", _empty)
+EMPTY = Variant("No rows, and no columns: sizes of 0.", both_emptied)
 SMALLER = Variant(
     "Each operand in turn smaller than the others, which it is repeated for, or longer where they allow it.", smaller
 )

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import leaves
-from torchstone.conformance.variants.backward import with_gradients
 from torchstone.conformance.variants.defaults import left_out
 from torchstone.conformance.variants.protocol import Variant
 from torchstone.conformance.variants.support import change_inputs
@@ -41,12 +40,6 @@ def tied(case: Case) -> Case:
     return change_inputs(case, drawn, "no input of numbers")
 
 
-def ties(case: Case) -> Case:
-    """The case with ties; of every other sample that has gradients, these too."""
-    changed = tied(case)
-    return with_gradients(changed) if case.index % 2 else changed
-
-
 def _bounds(case: Case) -> Iterator[float]:
     """The numbers among the arguments, those too that are left out, of both signs."""
     for call in case.program.calls:
@@ -60,4 +53,4 @@ def _is_float(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-TIES = Variant("Elements equal to each other and to the numbers among the arguments, with gradients.", ties)
+TIES = Variant("Elements equal to each other and to the numbers among the arguments.", tied)

@@ -137,7 +137,7 @@ def _samples(op: str, effort: Effort) -> Iterator[Case]:
 
 def _names() -> list[str]:
     """The variants in order. Those of one kind are asked together, in one program."""
-    bundled = {name for names in BUNDLES.values() for name in names} - {"ties"}  # whose gradients no bundle has
+    bundled = {name for names in BUNDLES.values() for name in names}
     others = [name for name in VARIANTS.rows if name not in (DEFAULT, *OTHER_CODE, *BUNDLES) and name not in bundled]
     return [*OTHER_CODE, *BUNDLES, *others]
 
