@@ -42,7 +42,7 @@ def functionalized_under(mode: type, base: type, refused: Callable[[str, Excepti
             try:
                 return rule(*args, **kwargs)
             except Exception as error:
-                if _declined(error):
+                if declined(error):
                     raise refused(name, error) from error
                 raise
 
@@ -54,8 +54,8 @@ def functionalized_under(mode: type, base: type, refused: Callable[[str, Excepti
 
 
 @uses("torch._dynamo.exc.UncapturedHigherOrderOpError", "torch._higher_order_ops.utils")
-def _declined(error: Exception) -> bool:
-    """Say whether it is PyTorch's word that a function of control flow writes, shares memory, or changes a layout."""
+def declined(error: Exception) -> bool:
+    """Say whether PyTorch declines a function of control flow: it writes, shares memory, or changes a layout."""
     kinds = ("UncapturedHigherOrderOpError", "UnsupportedAliasMutationException")
     return type(error).__name__ in kinds or "might be aliasing the input" in str(error)
 

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from torchstone.compiler._torch import dynamo, symbolic_shapes
+from torchstone.compiler._torch import control_flow, dynamo, symbolic_shapes
 from torchstone.conformance.backends.eager_ops import eager_ops
 from torchstone.conformance.backends.protocol import Availability, Backend, BackendError, BackendUnsupported, counted
 
@@ -92,12 +92,13 @@ class Inductor:
             except (dynamo.Unsupported, dynamo.UserError) as error:  # the second: a branch that hangs on data
                 raise BackendUnsupported(_first_lines(error), "capture") from error
             except dynamo.BackendCompilerFailed as error:
-                if isinstance(
-                    error.inner_exception, symbolic_shapes.GuardOnDataDependentSymNode
-                ):  # seen as late as in a decomposition
+                inner = error.inner_exception  # a branch that hangs on data is seen as late as in a decomposition
+                if isinstance(inner, symbolic_shapes.GuardOnDataDependentSymNode) or control_flow.declined(inner):
                     raise BackendUnsupported(_first_lines(error), "capture") from error
                 raise BackendError(_first_lines(error), "compile") from error
             except dynamo.TorchDynamoException as error:
+                if control_flow.declined(error):
+                    raise BackendUnsupported(_first_lines(error), "capture") from error
                 raise BackendError(_first_lines(error), "capture") from error
             except Exception as error:
                 raise BackendError(_first_lines(error), "run") from error
