@@ -58,6 +58,8 @@ def _bags(given: Mapping[str, Any]) -> str | None:
     offsets = given["offsets"]
     if given["include_last_offset"] and offsets.numel() and int(offsets[-1]) != given["indices"].numel():
         return "embedding_bag: the last offset is not the number of indices"
+    if not offsets.numel() and given["indices"].numel():
+        return "embedding_bag: indices are in no bag"
     return None
 
 

@@ -33,7 +33,7 @@ from torchstone.conformance.variants.forked import refused
 from torchstone.conformance.variants.long_dim import fits
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.samples import is_large, unlike_by_turns
-from torchstone.conformance.variants.support import determined, resized, together
+from torchstone.conformance.variants.support import reads_beyond, resized, together
 
 DYNAMIC, BATCH = "dynamic", "batch"
 # A size is made larger and smaller, but not 1: PyTorch compiles that apart.
@@ -49,7 +49,6 @@ GRADIENTS_OF = 2
 """One in so many samples has its gradients: torch.export refuses those of some ops, whose sizes are asked, too."""
 LONG_OF, ELEMENTS = 4, 3 << 20
 """One in so many samples is called with so many elements as well."""
-_MARGIN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,37 +107,11 @@ def _at(
         }
         other = case.replace(inputs=inputs)
         try:
-            if not fits(other) or _reads_beyond(other):
+            if not fits(other) or reads_beyond(other):
                 continue
         except Exception:  # whatever it says, eager does not take these sizes
             continue
         yield other
-
-
-def _reads_beyond(case: Case) -> bool:
-    """Whether eager's results depend on what lies around its inputs in memory; raises what eager raises.
-
-    Offsets and lengths that fitted the sizes of before need not fit these, and eager does not always look.
-    """
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        if undefined_behavior(case):
-            return True
-    found = []
-    for around in (1000.0, -1000.0):
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            args = tuple(_surrounded(tensor, around) for tensor in case.args)
-            found.append(determined(case.program, args)[: -len(args) or None])
-    return any(
-        isinstance(a, Tensor) and a.is_floating_point() and not equal_tensors(a, b) for a, b in zip(*found, strict=True)
-    )
-
-
-def _surrounded(tensor: Tensor, around: float) -> Tensor:
-    """A copy, of floats with ``around`` on both sides of it in memory."""
-    if not (tensor.is_floating_point() or tensor.is_complex()):
-        return tensor.clone()
-    row = torch.full((tensor.numel() + 2 * _MARGIN,), around, dtype=tensor.dtype)
-    return row[_MARGIN : _MARGIN + tensor.numel()].view(tensor.shape).copy_(tensor)
 
 
 def _resized(tensor: Tensor, axes: tuple[int, ...], change: Callable[[int], int]) -> Tensor:

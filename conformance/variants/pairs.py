@@ -34,7 +34,7 @@ from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.registry import VARIANTS
 from torchstone.conformance.variants.samples import KINDS, in_each_kind, is_large
 from torchstone.conformance.variants.shapes import emptied, without_columns
-from torchstone.conformance.variants.support import answer, change_inputs, taken, together
+from torchstone.conformance.variants.support import answer, change_inputs, reads_beyond, taken, together
 from torchstone.conformance.variants.ties import tied
 from torchstone.conformance.variants.values import extremes_placed, special
 
@@ -106,6 +106,8 @@ def _taken(case: Case, ways: Sequence[Way], most: int) -> dict[str, Case]:
 def _is_taken(case: Case, differentiated: bool) -> bool:
     results = answer(case)
     if results is None or not fits_room(results) or draws(case):
+        return False
+    if any(not tensor.numel() for tensor in case.args) and reads_beyond(case):  # places in a table of nothing
         return False
     if not differentiated:
         return True

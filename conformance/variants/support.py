@@ -21,6 +21,9 @@ from torchstone.conformance.variants.protocol import NotApplicable, Variant
 FIRST_DIGITS = 1e-2
 """Relative and absolute: further apart than this, eager's two results are of different numbers."""
 
+_MARGIN = 64
+"""Elements on each side of a tensor that are changed, to see whether eager reads them."""
+
 
 def change_inputs(case: Case, change: Callable[[Tensor], Tensor], reason: str) -> Case:
     """The case with every input changed; NotApplicable when ``change`` returns all of them as they are."""
@@ -124,3 +127,29 @@ def agreeing(one: list[Any], other: list[Any]) -> bool:
 def _close(one: Tensor, other: Tensor) -> bool:
     one, other = (dense(t).to(torch.complex128 if t.is_complex() else torch.float64) for t in (one, other))
     return close(one, other, FIRST_DIGITS, FIRST_DIGITS)
+
+
+def reads_beyond(case: Case) -> bool:
+    """Whether eager's results depend on what lies around its inputs in memory; raises what eager raises.
+
+    Offsets and lengths that fitted the sizes of before need not fit these, and eager does not always look.
+    """
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        if undefined_behavior(case):
+            return True
+    found = []
+    for around in (1000.0, -1000.0):
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            args = tuple(_surrounded(tensor, around) for tensor in case.args)
+            found.append(determined(case.program, args)[: -len(args) or None])
+    return any(
+        isinstance(a, Tensor) and a.is_floating_point() and not equal_tensors(a, b) for a, b in zip(*found, strict=True)
+    )
+
+
+def _surrounded(tensor: Tensor, around: float) -> Tensor:
+    """A copy, of floats with ``around`` on both sides of it in memory."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return tensor.clone()
+    row = torch.full((tensor.numel() + 2 * _MARGIN,), around, dtype=tensor.dtype)
+    return row[_MARGIN : _MARGIN + tensor.numel()].view(tensor.shape).copy_(tensor)

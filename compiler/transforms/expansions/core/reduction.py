@@ -295,11 +295,14 @@ def std_mean(
 # Norms.
 
 
-def norm(b: Expander, x: Value, order: float, dims: Sequence[int]) -> Value:
-    """The order-norm over dims, in the dtype of ``x``, which is real or complex float; eager's special orders."""
+def norm(b: Expander, x: Value, order: float, dims: Sequence[int], of_one: bool = True) -> Value:
+    """The order-norm over dims, in the dtype of ``x``, which is real or complex float; eager's special orders.
+
+    ``of_one``: whether that of one element is its size. Its powers may be out of range.
+    """
     size = b.abs(x)
-    if order and all(x.shape[d] == 1 for d in dims):
-        return b.reduce(size, "sum", tuple(dims))  # of one element, whose powers may be out of range
+    if of_one and order and all(x.shape[d] == 1 for d in dims):
+        return b.reduce(size, "sum", tuple(dims))
     if order == math.inf or order == -math.inf:
         return b.reduce(size, "max" if order > 0 else "min", tuple(dims))
     if order == 0:
@@ -323,7 +326,8 @@ def vector_norm(
 ) -> Value:
     values = b.cast(x, _norm_dtype(b, x, dtype))
     dims = wrap_dims(dim, x.rank)
-    return finish(b, norm(b, values, float(order), dims))
+    of_one = x.rank > 0 or not dim  # where a dim of a 0-d tensor is named, eager computes its power
+    return finish(b, norm(b, values, float(order), dims, of_one))
 
 
 @expands("aten.norm.Scalar", "aten.norm.ScalarOpt_dim", "aten.norm.ScalarOpt_dtype", "aten.norm.ScalarOpt_dim_dtype")
