@@ -66,7 +66,7 @@ VARIANT_KINDS: tuple[tuple[float, Kind], ...] = (
     *((3.0, (name,)) for name in DENSE),
     (0.5, (DEFAULT,)),
     (0.5, ("lazy", "inplace", "backward", "inference")),
-    (0.5, ("outside", "constants")),
+    (0.5, ("outside", "constants", "rewritten")),
     (0.4, ("dynamic", "batch", "huge")),
     *((0.1, BUNDLES[name]) for name in BUNDLES),
 )

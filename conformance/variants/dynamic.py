@@ -23,7 +23,6 @@ from torchstone.conformance.backends.protocol import Backend, BackendUnsupported
 from torchstone.conformance.execution.run_case import Compiled, compare_with_eager, expect_refusal, part_of
 from torchstone.conformance.execution.undefined_behavior import SEED, undefined_behavior
 from torchstone.conformance.execution.verdict import CORRECT, FAILURES, Outcome, Stage
-from torchstone.conformance.oracle.equality import equal_tensors
 from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.oracle.parts import parts_of
 from torchstone.conformance.program.case import Case

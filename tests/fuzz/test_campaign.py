@@ -60,7 +60,7 @@ def test_swapped_sub_is_found_and_comes_down_to_one_op_and_one_element(tmp_path)
     assert [call.target for call in worst.best.program.calls] == ["torch.sub"]
     assert max(tensor.numel() for tensor in worst.best.args) == 1
     assert worst.reduction.confirmed and worst.reduction.complete
-    assert len(worst.seen) > 3
+    assert len(worst.seen) >= 3
     saved = Case.load(worst.folder / "case.safetensors")
     assert saved.to_bytes() == worst.best.to_bytes()
     assert {path.name for path in worst.folder.iterdir()} == {

@@ -24,7 +24,7 @@ from torchstone.compiler.transforms.rules import Expander, expands
 def _cumulative(kind: str):
     def rule(b: Expander, x: Value, dim: int, dtype: DType | None = None) -> Value:
         x = b.cast(b.cast(x, b.type.dtype), opmath(b.type.dtype))
-        out = b.scan(x, kind=kind, dim=wrap_dim(dim, x.rank)) if x.rank else x
+        out = b.scan(x, kind=kind, dim=wrap_dim(dim, x.rank)) if x.rank and 0 not in x.shape else x
         return b.cast(out, b.type.dtype)
 
     return rule

@@ -37,6 +37,7 @@ def test_sums_and_products(agrees: Agrees, op: Any, dtype: torch.dtype) -> None:
     if not dtype.is_complex:
         agrees(lambda x: op(x, 1, dtype=torch.bfloat16), x)
         agrees(lambda x: op(x, 1, dtype=torch.int16), x)
+        agrees(lambda x: op(x, 1, dtype=torch.bool), x[:0])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
