@@ -6,7 +6,10 @@ other ops, which were right, fail in the same way once they are given it.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -15,6 +18,7 @@ import torch
 from torchstone.conformance.execution.verdict import CORRECT, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.fuzz.generator.catalog import all_rules
 from torchstone.fuzz.traits import CHANGES, put, traits, without
 from torchstone.reducers.asking import Ask, Asking
 from torchstone.reducers.edit import has_special_values
@@ -24,8 +28,8 @@ PROBES = 8
 CONVINCING = 2
 """Of these, how many have to fail."""
 
-_PLAIN_OPS = ("torch.exp", "torch.abs", "torch.neg", "torch.sum", "torch.mul", "torch.add", "torch.cos", "torch.matmul")
-"""Of these are programs that are tried first: a program of one call and plain numbers hides nothing."""
+PLAIN = 8
+"""How many programs of one call on plain numbers are tried first: they hide nothing."""
 
 
 @dataclass(frozen=True)
@@ -78,17 +82,31 @@ def _essential(case: Case, alike: Callable[[Verdict], bool]) -> Asking[frozenset
 
 
 def _plain_programs(ops: frozenset[str]) -> Asking[list[Case]]:
-    """Programs of one common op on plain numbers, those that are right."""
-    cases = tuple(one for one in map(_plain_program, _PLAIN_OPS) if not ops & operators(one))
+    """Programs of one elementwise op on plain numbers, those that are right."""
+    cases = tuple(one for one in _plain_cases() if not ops & operators(one))
     verdicts = yield Ask(cases)
     return [case for case, verdict in zip(cases, verdicts, strict=True) if verdict.outcome in CORRECT]
 
 
-def _plain_program(target: str) -> Case:
-    inputs = {"x0": torch.tensor([[0.5, 1.5], [2.0, 1.0]]), "x1": torch.tensor([[1.0, 0.25], [3.0, 2.0]])}
-    names = ("x0", "x1") if target in ("torch.mul", "torch.add", "torch.matmul") else ("x0",)
-    program = Program(names, (Call(target, tuple(map(Ref, names)), {}, "v0"),), Ref("v0"))
-    return Case(program, {name: inputs[name] for name in names}, "fuzz", target.removeprefix("torch."), "float32")
+@functools.cache
+def _plain_cases() -> tuple[Case, ...]:
+    """The first of the elementwise ops, in an order that is arbitrary and fixed (by a checksum of the op's name)."""
+    rules = [rule for rule in all_rules().values() if rule.elementwise and not rule.jumps]
+    rules.sort(key=lambda rule: zlib.crc32(rule.op.encode()))
+    return tuple(itertools.islice((case for rule in rules if (case := _plain_case(rule.target))), PLAIN))
+
+
+def _plain_case(target: str) -> Case | None:
+    """A call with as many operands as eager takes, if it gives numbers."""
+    inputs = {"x0": torch.tensor([[0.5, 0.75], [0.25, 0.875]]), "x1": torch.tensor([[1.0, 0.25], [3.0, 2.0]])}
+    for names in (("x0",), ("x0", "x1")):
+        program = Program(names, (Call(target, tuple(map(Ref, names)), {}, "v0"),), Ref("v0"))
+        case = Case(program, {name: inputs[name] for name in names}, "fuzz", target.rpartition(".")[2], "float32")
+        with contextlib.suppress(Exception):  # eager refuses so many operands
+            result = program(*case.fresh_args())
+            if isinstance(result, torch.Tensor) and result.dtype is torch.float32 and bool(result.isfinite().all()):
+                return case
+    return None
 
 
 def _suffices(name: str, source: Case, others: Iterable[Case], alike: Callable[[Verdict], bool]) -> Asking[bool]:

@@ -22,7 +22,10 @@ def export(program: Any) -> Any:
 
 
 @functools.cache
-@uses(f"{_EXPORTER}._decomp.create_onnx_friendly_decomposition_table")
+@uses(
+    f"{_EXPORTER}._decomp.create_onnx_friendly_decomposition_table",
+    f"{_EXPORTER}._decomp.get_onnx_implemented_overloads",
+)
 def decompositions() -> dict[Any, Any]:
     """Return the table that the exporter has PyTorch decompose by."""
     from torch.onnx import _constants

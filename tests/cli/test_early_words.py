@@ -31,7 +31,7 @@ PATHS = {
     "run --corpus": READ_FOLDER, "run --store": WRITTEN_STORE, "run --expect": READ_FILE, "run --junit": WRITTEN_FILE,
     "report --out": WRITTEN_FOLDER, "report --store": READ_STORE, "replay --store": READ_STORE,
     "bisect --store": READ_STORE,
-    "fuzz --out": WRITTEN_FOLDER, "fuzz --store": READ_STORE, "fuzz --known": READ_FOLDER,
+    "fuzz --out": WRITTEN_FOLDER, "fuzz --store": WRITTEN_STORE, "fuzz --known": READ_FOLDER,
     "compile --engine-cache": WRITTEN_FOLDER, "reduce --out": WRITTEN_FOLDER,
     "reduce --keep": WRITTEN_FOLDER, "reduce --mlir": READ_FILE, "reduce --store": READ_STORE,
     "selftrial --out": WRITTEN_FILE, "controls --out": WRITTEN_FILE,
