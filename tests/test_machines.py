@@ -59,6 +59,7 @@ def test_a_setting_changes_what_it_says(machines: Any, name: str, tmp_path: Path
     pytest.skip("; ".join(reasons))
 
 
+@pytest.mark.torture
 def test_a_setting_that_nobody_reads_is_found(machines: Any, tmp_path: Path) -> None:
     here = machines.PLACES["here"](tmp_path)
     typo = machines.Setting("typo", "zone", {"TIMEZONE": "<+14>-14"})

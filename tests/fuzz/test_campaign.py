@@ -45,12 +45,12 @@ def _campaign(name: str, op: str, out: Path, programs: int = 8, **options) -> Ta
 
 
 def test_eager_has_no_failures(tmp_path):
-    tally = run_campaign(CampaignOptions("eager", 300.0, 0, tmp_path, programs=60))
-    assert tally.tried == 60
+    tally = run_campaign(CampaignOptions("eager", 300.0, 0, tmp_path, programs=40))
+    assert tally.tried == 40
     assert not len(tally.findings), [finding.to_json() for finding in tally.findings.ranked()]
     assert set(tally.outcomes) <= {"pass", "ill-conditioned"}
-    assert len(tally.reached.ops) > 60
-    assert json.loads((tmp_path / "campaign.json").read_text())["programs"] == 60
+    assert len(tally.reached.ops) > 50
+    assert json.loads((tmp_path / "campaign.json").read_text())["programs"] == 40
 
 
 def test_swapped_sub_is_found_and_comes_down_to_one_op_and_one_element(tmp_path):
@@ -192,6 +192,7 @@ def test_a_campaign_goes_on_after_a_sudden_end(tmp_path, capsys):
     assert again["programs"] == last
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("scripts_not_run")
 def test_ctrl_c_keeps_the_findings(tmp_path, capsys, monkeypatch):
     show = Progress.show

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("fork_server")
 BACKEND = "tests.mutants:swapped_sub"
 
 
+@pytest.mark.torture
 def test_a_case_id_becomes_a_script_that_fails_by_itself(tmp_path, capsys, warm_python):
     assert invoke(["reduce", "opinfo:sub:float32:3", "--backend", BACKEND, "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out

@@ -72,6 +72,7 @@ func.func @main(%x: tensor<5xi32>, %y: tensor<5xi32>) -> (tensor<5xi32>, tensor<
 """
 
 
+@pytest.mark.torture
 def test_values_that_a_pipeline_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass under suspicion is one that takes a product for a sum."""
     right = questions.try_pipeline
