@@ -131,6 +131,7 @@ def _ways(number: int, samples: Sequence[Sequence[Case]]) -> Iterator[Way]:
 def _changed(start: Case, levels: Mapping[str, Callable[[Case], Iterable[Case]]], name: str) -> list[Case]:
     """The ways that a sample is changed in; none where a level has nothing to change."""
     cases = [start]
+    # The second is eager's, of a dtype that it hardly has anything for.
     with contextlib.suppress(NotApplicable, NotImplementedError), seeded(f"{start.id}:{name}"):
         for factor in FACTORS:
             if factor not in levels:

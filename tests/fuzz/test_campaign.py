@@ -45,22 +45,22 @@ def _campaign(name: str, op: str, out: Path, programs: int = 8, **options) -> Ta
 
 
 def test_eager_has_no_failures(tmp_path):
-    tally = run_campaign(CampaignOptions("eager", 300.0, 0, tmp_path, programs=40))
-    assert tally.tried == 40
+    tally = run_campaign(CampaignOptions("eager", 300.0, 0, tmp_path, programs=60))
+    assert tally.tried == 60
     assert not len(tally.findings), [finding.to_json() for finding in tally.findings.ranked()]
     assert set(tally.outcomes) <= {"pass", "ill-conditioned"}
-    assert len(tally.reached.ops) > 50
-    assert json.loads((tmp_path / "campaign.json").read_text())["programs"] == 40
+    assert len(tally.reached.ops) > 60
+    assert json.loads((tmp_path / "campaign.json").read_text())["programs"] == 60
 
 
 def test_swapped_sub_is_found_and_comes_down_to_one_op_and_one_element(tmp_path):
-    tally = _campaign("swapped_sub", "sub", tmp_path, programs=20)
+    tally = _campaign("swapped_sub", "sub", tmp_path, programs=30)
     worst = next(f for f in tally.findings.ranked() if f.ops == {"sub"})
     assert worst.reduction is not None and worst.folder is not None
     assert [call.target for call in worst.best.program.calls] == ["torch.sub"]
     assert max(tensor.numel() for tensor in worst.best.args) == 1
     assert worst.reduction.confirmed and worst.reduction.complete
-    assert len(worst.seen) >= 3
+    assert len(worst.seen) > 3
     saved = Case.load(worst.folder / "case.safetensors")
     assert saved.to_bytes() == worst.best.to_bytes()
     assert {path.name for path in worst.folder.iterdir()} == {
