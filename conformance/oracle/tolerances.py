@@ -72,8 +72,8 @@ SUB_ULP_STEP = 2.0**-12
 """In ULPs: how far inputs are moved to see whether they lie exactly on a discontinuity."""
 
 MAX_SPACING_RATIO = 16.0
-"""Ratio of distances: how far two runs around a number may be apart, in the median spacing of the eight next to them,
-where no search tells (float64 has no runs between its neighbours). Beyond all runs: a quarter of it."""
+"""Ratio of distances: how far a number may be from the next of many runs, in the median spacing of the eight on that
+side, where no search tells (float64 has no runs between its neighbours). Beyond all runs: a quarter of it."""
 
 MAX_SPREAD_GROWTH = 8.0
 """Ratio of spreads: how many times further than in the first few runs of the rounding model an element may stray in a

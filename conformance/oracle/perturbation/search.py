@@ -47,8 +47,10 @@ STRAIGHT = 8
 """In the first so many steps every other one goes where a straight line would have the number, and does not halve."""
 BUDGET = 800
 """How many runs are made for one result, all its elements together."""
-DENSE, DENSER = 256, 1024
-"""How many runs the density is taken from: as many as tell most gaps, then as many as are to see none."""
+DENSITIES = (256, 0.0), (1024, MAX_SPACING_RATIO / 4), (4096, MAX_SPACING_RATIO)
+"""How many runs the density is taken from, and how far from them, in their spacing, a number may be. With four times as
+many runs the spacing is a quarter and a gap as wide as before: so the few tell most gaps, and the many are asked of
+what could be the edge of one."""
 NEIGHBOURS = 8
 """How many runs to either side tell the density."""
 
@@ -235,20 +237,20 @@ class _Search:
         return False
 
     def is_dense(self, wanted: Tensor) -> Tensor:
-        """Which numbers some run gives, or which lie as close to the runs as those around them lie to one another."""
+        """Which numbers some run gives, or which lie as close to the runs as these lie to one another."""
         found = torch.zeros_like(wanted)
         elements = wanted.nonzero().reshape(-1).tolist()
-        for count in (DENSE, DENSER):  # of many gaps side by side a few runs see none
+        for count, room in DENSITIES:
             rows = self._rows(elements, count)
             numbers = {element: float(self.wanted[element]) for element in elements}
             if rows is None or any(_beyond(numbers[element], rows[element]) for element in elements):
                 return torch.zeros_like(wanted)
             found |= wanted & (self.distance() <= self.unit)
-            elements = [element for element in elements if not found[element]]
-            elements = [e for e in elements if _apart(numbers[e], rows[e]) <= MAX_SPACING_RATIO]
+            apart = {e: _apart(numbers[e], rows[e], float(self.unit[e])) for e in elements if not found[e]}
+            found[[element for element, ratio in apart.items() if ratio is not None and ratio <= room]] = True
+            elements = [e for e, ratio in apart.items() if ratio is None or room < ratio <= MAX_SPACING_RATIO]
             if not elements:
-                return found
-        found[elements] = True
+                break
         return found
 
     def _rows(self, elements: list[int], count: int) -> dict[int, list[float]] | None:
@@ -272,20 +274,30 @@ def anew(seed: int) -> Mix:
     return one_run(Draws(SEED_OF_SEARCH + seed))
 
 
-def _apart(number: float, ordered: list[float]) -> float:
-    """How far the runs to either side of a number are apart, in the median spacing of those next to them. Infinite of
-    runs that lie on a lattice: they say nothing of what is between."""
-    distinct = sorted(set(ordered))
-    if 2 * len(distinct) < len(ordered):
-        return math.inf
-    below, above = [v for v in distinct if v <= number], [v for v in distinct if v > number]
-    gap = (above[0] if above else number) - (below[-1] if below else number)
-    sides = [side for side in (below[-NEIGHBOURS - 1 :], above[: NEIGHBOURS + 1]) if len(side) > NEIGHBOURS]
-    spacings = [sorted(b - a for a, b in itertools.pairwise(side))[NEIGHBOURS // 2] for side in sides]
-    if not spacings:
-        return math.inf
-    # One number in 257 is beyond 256 others: there the next of them counts four times.
-    return gap / max(spacings) * (1.0 if below and above else 4.0)
+def _apart(number: float, ordered: list[float], unit: float) -> float | None:
+    """How far a number is from the next run below or above, in the median spacing of the runs on that side.
+
+    None if more runs have to tell: they lie on a lattice, and say nothing of what is between its points, but some point
+    was met only once, so that there are others that none has met yet. Infinite if all have been met.
+    """
+    points: list[list[float]] = []
+    for value in ordered:  # what lies as close as numbers that count as the same is one point
+        if points and value - points[-1][-1] <= unit:
+            points[-1].append(value)
+        else:
+            points.append([value])
+    met_once = sum(len(point) == 1 for point in points)
+    if 2 * met_once < len(ordered):
+        return None if met_once else math.inf
+    below, above = [p[-1] for p in reversed(points) if p[-1] <= number], [p[0] for p in points if p[0] > number]
+    # One number in 257 is beyond 256 others: there the distance counts four times, and more beyond more of them.
+    weight = 1.0 if below and above else math.sqrt(len(ordered)) / 4
+    ratios = []
+    for side in (below[: NEIGHBOURS + 1], above[: NEIGHBOURS + 1]):
+        if len(side) > NEIGHBOURS:
+            spacing = sorted(abs(a - b) for a, b in itertools.pairwise(side))[NEIGHBOURS // 2]
+            ratios.append(weight * abs(number - side[0]) / spacing)
+    return min(ratios, default=math.inf)
 
 
 def _beyond(number: float, ordered: list[float]) -> bool:
