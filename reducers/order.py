@@ -1,6 +1,6 @@
 """Which of two cases is the simpler one: a total order without infinite descents.
 
-Compared first to last: calls, outputs, inputs, elements, ranks, literals, layouts, dtypes, values, bytes.
+Compared first to last: the variant, calls, outputs, inputs, elements, ranks, literals, layouts, dtypes, values, bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves
+from torchstone.conformance.variants.registry import VARIANTS
 
 PLAIN_DTYPES = (torch.float32, torch.int64, torch.bool, torch.complex64)
 CAP = 10**6
@@ -23,6 +24,7 @@ def size(case: Case) -> tuple:
     program, tensors = case.program, case.args
     data = case.to_bytes()
     return (
+        variant_cost(case),
         sum(1 for _ in program.every_call),
         sum(1 for _ in leaves(program.outputs)) + (0 if isinstance(program.outputs, Ref) else 1),
         len(tensors),
@@ -35,6 +37,11 @@ def size(case: Case) -> tuple:
         len(data),
         data,
     )
+
+
+def variant_cost(case: Case) -> int:
+    """Return 0 for a case that is compiled once, called and compared with eager, and 1 for any other way to ask."""
+    return int(case.variant in VARIANTS and VARIANTS.load(case.variant).run is not None)
 
 
 def literal_cost(value: Any) -> int:

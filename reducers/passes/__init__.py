@@ -15,6 +15,7 @@ PASSES: Registry[Callable[[Case], Rewrite[Case]]] = Registry(
     "torchstone.reducer_passes",
     ("__call__",),
     {
+        "simplify-variant": f"{_HERE}.simplify_variant:simplify_variant",
         "drop-outputs": f"{_HERE}.drop_outputs:drop_outputs",
         "cut-to-inputs": f"{_HERE}.cut_to_inputs:cut_to_inputs",
         "bypass-calls": f"{_HERE}.bypass_calls:bypass_calls",
