@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-# What differs between two runs into the same bug: the rewrite that showed it, addresses, paths, shapes, dtypes, names of
-# values, numbers.
+# What differs between two runs into the same bug: the rewrite that shows it, addresses, paths, shapes, dtypes, names,
+# numbers.
 _PARTICULARS = (
     (re.compile(r"^rewritten \([^)]*\): "), ""),
     (re.compile(r"0x[0-9a-fA-F]+"), "ADDR"),
