@@ -85,6 +85,11 @@ SOFT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x: (torch.tensor([NAN]), torch.tensor([INF])),
         (rows([INF, 1, 2, 3]),),
     ),
+    "one of two products fused into their sum, of many elements": (
+        several(("mul", X, X), ("mul", Y, Y), ("sub", Ref("r0"), Ref("r1")), inputs=("x0", "x1")),
+        lambda x, y: x * x - y * y.clamp(max=1e-30),
+        (torch.full((200,), 2e20), torch.full((200,), 3e20)),
+    ),
     "a mean in one pass": (
         one("std_mean", X, 1),
         lambda x: (one_pass(x)[1].sqrt(), one_pass(x)[0]),
