@@ -5,6 +5,8 @@ that equals the one asked for. What follows from the choice differs with it: ind
 So eager is run again, and at each such op takes a choice that the backend's results show, if it is a right one
 (distinct places that hold the same values), or else that of a stable sort. Either is an answer PyTorch could have
 given, and a backend is right that gives what follows from it. A place that holds no equal element follows from none.
+Of several NaN in a window, a pool may give the place of the last, as eager does, or of the first, as PyTorch's
+decompositions do.
 
 Results show a choice as indices, or by what went to the places: a gradient that differs from eager's by an exchange
 among equal elements shows which of them took whose place.
@@ -24,7 +26,8 @@ from torch import Tensor
 from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.oracle.equality import same_values
-from torchstone.conformance.oracle.op_traits.right_answers import ORDERS_TIES, PICKS_ONE_OF_TIES
+from torchstone.conformance.oracle.op_traits.right_answers import ORDERS_TIES, PICKS_ONE_OF_NAN, PICKS_ONE_OF_TIES
+from torchstone.conformance.oracle.perturbation.decompositions import decompositions
 
 aten = torch.ops.aten
 
@@ -75,6 +78,8 @@ class TieBreaking(ComputingMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
+        if PICKS_ONE_OF_NAN.holds(func):
+            return self._first_nan(func, args, kwargs or {}, out)
         breaks_ties = ORDERS_TIES.holds(func) or PICKS_ONE_OF_TIES.holds(func)
         if not breaks_ties or not args[0].dim() or not out[1].numel():
             return out
@@ -94,6 +99,18 @@ class TieBreaking(ComputingMode):
                     return picked, choice.clone()
         self.choices.append(out[1])
         return out
+
+    def _first_nan(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> Any:
+        """The places of PyTorch's decomposition, if they are others of NaN alone."""
+        rule = decompositions().get(func)
+        if rule is None or not bool(torch.isnan(out[0]).any()):
+            return out
+        values, places = rule(*args, **kwargs)
+        if not bool((same_values(values, out[0]) & ((places == out[1]) | torch.isnan(out[0]))).all()):
+            return out
+        self.met = True
+        self.made |= not torch.equal(places, out[1])
+        return out[0], places.clone()
 
     def _candidates(self, func: Any, bound: dict[str, Any], out: Any) -> Iterator[Tensor]:
         before = next(self._before, None)

@@ -171,9 +171,7 @@ def of_quantile(x: Tensor, dim: int | None, order: Callable[[Tensor], Tensor]) -
     return found.reshape(x.shape) if dim is None else found.movedim(-1, dim)
 
 
-@pytest.mark.parametrize("dim", [None, 0, 1, 2])
-def test_gradients_show_the_choice_of_a_sort_of_other_rows(dim: int | None) -> None:
-    x = TIED[:27].reshape(3, 3, 3)  # what is sorted has its dims elsewhere
+def gradient_of_quantile(dim: int | None) -> Program:
     calls = (
         Call("torch.Tensor.detach", (Ref("x"),), {}, "data"),
         Call("torch.Tensor.requires_grad_", (Ref("data"),), {}, "leaf"),
@@ -181,10 +179,20 @@ def test_gradients_show_the_choice_of_a_sort_of_other_rows(dim: int | None) -> N
         Call("torch.sum", (Ref("r"),), {}, "total"),
         Call("torch.autograd.grad", (Ref("total"), [Ref("leaf")]), {}, "y"),
     )
-    program = Program(("x",), calls, Ref("y"))
+    return Program(("x",), calls, Ref("y"))
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1, 2])
+def test_gradients_show_the_choice_of_a_sort_of_other_rows(dim: int | None) -> None:
+    x = TIED[:27].reshape(3, 3, 3)  # what is sorted has its dims elsewhere
+    program = gradient_of_quantile(dim)
     assert not torch.equal(program(x)[0], of_quantile(x, dim, any_order))
     assert compare(program, lambda x: (of_quantile(x, dim, any_order),), x).ok
-    assert compare(program, lambda x: (of_quantile(x, dim, exchanged).flip(0),), x).kind == Kind.VALUE
+
+
+def test_gradients_of_other_rows_are_caught() -> None:
+    x = TIED[:27].reshape(3, 3, 3)
+    assert compare(gradient_of_quantile(1), lambda x: (of_quantile(x, 1, rising).flip(0),), x).kind == Kind.VALUE
 
 
 def one(target: str, *args: Any, **kwargs: Any) -> Program:
@@ -229,3 +237,22 @@ def test_a_wrong_index_is_caught(name: str) -> None:
 
 def test_a_stable_sort_leaves_no_choice() -> None:
     assert compare(one("sort", stable=True), lambda x: (x[late(x)], late(x)), TIED).kind == Kind.VALUE
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("target", "shape", "size"), [("max_pool2d", (1, 2, 4), 2), ("max_pool3d", (1, 1, 2, 4), (1, 2, 2))]
+)
+def test_a_pool_gives_the_place_of_the_first_or_the_last_nan_of_a_window(target: str, shape: Any, size: Any) -> None:
+    x = torch.tensor([[1.0, NAN, NAN, NAN], [NAN, 3.0, 1.0, NAN]]).reshape(shape)
+    program = one(f"nn.functional.{target}", size, return_indices=True)
+    values, last = program(x)
+
+    def with_places(*places: int) -> Finding:
+        return compare(program, lambda x: (values.clone(), torch.tensor(places).reshape(last.shape)), x)
+
+    assert last.flatten().tolist() == [4, 7]
+    assert with_places(1, 2).ok
+    assert with_places(1, 3).kind == with_places(0, 2).kind == Kind.VALUE
