@@ -10,9 +10,10 @@ from torch import Tensor
 
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.pytrees import tree_leaves, tree_map_only
-from torchstone.compiler._torch.tensors import known_version, storage_key
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.backends.protocol import BackendUnsupported
 from torchstone.conformance.controls.control import Control
+from torchstone.conformance.oracle.equality import same_bits
 from torchstone.conformance.oracle.op_traits.execution import READS_THE_LAYOUT
 
 Program = Callable[..., Any]
@@ -74,15 +75,14 @@ def _row_major(fn: Any, ran: list[str]) -> Program:
             ran.extend(["inputs"] * alone)
             plain = tensor.detach().resolve_conj().resolve_neg()
             copies.append(plain.clone(memory_format=torch.contiguous_format) if alone else tensor)
-        before = [known_version(copy) for copy in copies]
         try:
             out = fn(*copies)
         except RuntimeError as error:
             if "inputs" not in ran:
                 raise
             raise BackendUnsupported(f"PyTorch refuses these inputs in row-major memory: {error}") from error
-        for tensor, copy, was in zip(tensors, copies, before, strict=True):
-            if copy is not tensor and (was is None or known_version(copy) != was):  # none: nobody counts the writes
+        for tensor, copy in zip(tensors, copies, strict=True):
+            if copy is not tensor and not same_bits(copy, tensor.detach()):  # not each kernel that writes counts it
                 tensor.copy_(copy)
         return out
 

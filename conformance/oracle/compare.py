@@ -23,6 +23,7 @@ import itertools
 import re
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcom
 from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.oracle.ambiguity.phases import phase_ambiguity
 from torchstone.conformance.oracle.ambiguity.saturation import saturation_ambiguity
-from torchstone.conformance.oracle.ambiguity.ties import TieBreaking
+from torchstone.conformance.oracle.ambiguity.ties import TieBreaking, breakings
 from torchstone.conformance.oracle.ambiguity.zero_factor import zero_factor_ambiguity
 from torchstone.conformance.oracle.equality import same_bits
 from torchstone.conformance.oracle.exactness.nan_sign import nan_sign_ambiguity
@@ -132,7 +133,7 @@ def _judge_part(
             finding, given = _judge_defined(referee, finding, expected, actual, effort)
         if finding.kind != Kind.VALUE:
             return finding
-        if seed is None and _right_with_ties_broken(program, args, given, effort):
+        if seed is None and _right_with_ties_broken(program, args, expected, given, effort):
             return _OPEN
         if _right_by_factors(program, args, expected, given, seed, effort):
             return _OPEN
@@ -178,24 +179,27 @@ def _judge_defined(
 _UNDEFINED = "conversions to integers out of range, which PyTorch leaves open,"
 
 
-def _right_with_ties_broken(program: Program, args: tuple[Tensor, ...], actual: Observed, effort: Effort) -> bool:
-    """Whether the backend is right beside eager with another choice among equal elements."""
-    given = flatten(actual.outputs)
-    # Integer values may pass for indices: from the other end the indices come first.
-    return any(_right_beside(program, args, actual, some, effort) for some in (given, given[::-1]))
-
-
-def _right_beside(
-    program: Program, args: tuple[Tensor, ...], actual: Observed, given: list[Any], effort: Effort
+def _right_with_ties_broken(
+    program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, effort: Effort
 ) -> bool:
-    inputs = copy_tensors(args)
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), TieBreaking(given) as ties:
-            outputs = program(*inputs)
-    except Exception:  # what eager does not run under a mode, it has but one choice for
-        return False
-    referee = Referee(program, args, around=lambda: TieBreaking(given))
-    return ties.made and _judge(referee, Observed(outputs, inputs), actual, effort).ok
+    """Whether the backend is right beside eager with another choice among equal elements."""
+    tried: list[list[Tensor]] = []
+    for ties in breakings(flatten(expected.outputs), flatten(actual.outputs)):
+        inputs = copy_tensors(args)
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]), ties:
+                outputs = program(*inputs)
+        except Exception:  # what eager does not run under a mode, it has but one choice for
+            return False
+        if not ties.met:
+            return False
+        if any(all(map(torch.equal, ties.choices, before)) for before in tried):
+            continue
+        tried.append(ties.choices)
+        referee = Referee(program, args, around=partial(TieBreaking, choices=ties.choices))
+        if ties.made and _judge(referee, Observed(outputs, inputs), actual, effort).ok:
+            return True
+    return False
 
 
 def _right_by_factors(

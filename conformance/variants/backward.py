@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchstone.conformance.oracle.exactness.steps import EveryStep
+from torchstone.conformance.oracle.op_traits.right_answers import DIFFERENTIABLE_IN_PART
+from torchstone.conformance.oracle.pytree import flatten
+from torchstone.conformance.oracle.ulp import step
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaf_paths
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.layout import expanded, transposed
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
-from torchstone.conformance.variants.support import taken
+from torchstone.conformance.variants.support import FIRST_DIGITS, taken
 
 MOST_ALONE = 4
 """Results of a program of which each is asked for gradients alone."""
@@ -34,8 +39,10 @@ def backward(case: Case, *, of_any_size: bool = False) -> Case:
     floats = [name for name, t in case.inputs.items() if t.is_floating_point() or t.is_complex()]
     if not floats:
         raise NotApplicable("no input is differentiable")
+    in_part: list[bool] = []
     try:
-        forward, results = _forward(case, floats)
+        with EveryStep(lambda func: in_part.append(DIFFERENTIABLE_IN_PART.holds(func)) is None):
+            forward, results = _forward(case, floats)
     except RuntimeError:  # an input that is no parameter, a running mean: leave those out that cannot be alone
         floats = [name for name in floats if _runs(case, name)]
         forward, results = _forward(case, floats)
@@ -59,7 +66,35 @@ def backward(case: Case, *, of_any_size: bool = False) -> Case:
     detached = [Call("torch.Tensor.detach", (ref,), {}, f"result{i}") for i, ref in enumerate(refs)]
     outputs = (*(Ref(call.result) for call in detached), Ref("gradients"), *others, *(Ref(c.result) for c in alone))
     whole = Program((*program.inputs, *inputs), (*forward.calls, *made, *alone, gradients, *detached), outputs)
-    return case.replace(program=whole, inputs={**case.inputs, **inputs})
+    found = case.replace(program=whole, inputs={**case.inputs, **inputs})
+    if any(in_part) and not _has_gradients(found, floats):
+        raise NotApplicable("PyTorch defines no gradient of such a matrix")
+    return found
+
+
+def _has_gradients(case: Case, names: Sequence[str]) -> bool:
+    """Whether eager's gradients are finite, and keep their first digits when the inputs ``names`` move by one ULP."""
+    program = case.program
+    grads = tuple(Ref(call.result) for call in program.calls if call.target == "torch.autograd.grad")
+
+    def gradients(seed: int) -> list[Tensor]:
+        draws, inputs = torch.Generator().manual_seed(seed), dict(case.inputs)
+        for name in names if seed else ():
+            inputs[name] = step(inputs[name], torch.randint(0, 2, inputs[name].shape, generator=draws) * 2 - 1)
+        asked = case.replace(program=replace(program, outputs=grads), inputs=inputs)
+        return [leaf for leaf in flatten(asked.program(*asked.fresh_args())) if isinstance(leaf, Tensor)]
+
+    try:
+        first, *others = map(gradients, (0, 1, 2))
+    except RuntimeError:  # it is eager that refuses them
+        return True
+    if not all(bool(torch.isfinite(gradient).all()) for gradient in first):
+        return False
+    for moved in others:
+        for gradient, other in zip(first, moved, strict=True):
+            if gradient.numel() and not (other - gradient).abs().max() <= FIRST_DIGITS * gradient.abs().max():
+                return False
+    return True
 
 
 def with_gradients(case: Case, *, of_any_size: bool = False) -> Case:
@@ -102,8 +137,8 @@ def _runs(case: Case, name: str) -> bool:
 
 
 def _at(results: Any, path: Sequence[Any]) -> Tensor:
-    for step in path:
-        results = results[step]
+    for key in path:
+        results = results[key]
     return results
 
 

@@ -5,11 +5,19 @@ that equals the one asked for. What follows from the choice differs with it: ind
 So eager is run again, and at each such op takes a choice that the backend's results show, if it is a right one
 (distinct places that hold the same values), or else that of a stable sort. Either is an answer PyTorch could have
 given, and a backend is right that gives what follows from it. A place that holds no equal element follows from none.
+Of several NaN in a window, a pool may give the place of the last, as eager does, or of the first, as PyTorch's
+decompositions do.
+
+Results show a choice as indices, or by what went to the places: a gradient that differs from eager's by an exchange
+among equal elements shows which of them took whose place.
+
+    quantile([1, 1], 0.5), of a gradient 2 for the lower:    [2, 0] or [0, 2], and no index among the results
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,24 +26,60 @@ from torch import Tensor
 from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.oracle.equality import same_values
-from torchstone.conformance.oracle.op_traits.right_answers import ORDERS_TIES, PICKS_ONE_OF_TIES
+from torchstone.conformance.oracle.op_traits.right_answers import ORDERS_TIES, PICKS_ONE_OF_NAN, PICKS_ONE_OF_TIES
+from torchstone.conformance.oracle.perturbation.decompositions import decompositions
 
 aten = torch.ops.aten
 
 
-class TieBreaking(ComputingMode):
-    """Runs eager with ties broken as ``given`` index tensors break them, where they are right.
+@dataclass(frozen=True)
+class Exchange:
+    """A result of eager's and the backend's, with the rows that a sort may have put in order as the last dim."""
 
-    ``made``: whether a tie was broken otherwise than eager breaks it.
+    eager: Tensor
+    actual: Tensor
+
+    def places(self, source: Tensor, dim: int, chosen: Tensor) -> Tensor | None:
+        """The places, in ``dim``, of what the backend has where eager has the elements at ``chosen``.
+
+        Of equal elements of ``source`` those with the k-th largest result change places. None if these are no such
+        rows.
+        """
+        rows, at = source.movedim(dim, -1), chosen.movedim(dim, -1)
+        if self.eager.shape[-1] != rows.shape[-1] or self.eager.numel() != rows.numel():
+            return None
+        before, after = (_by_value(rows, result.reshape(rows.shape)) for result in (self.eager, self.actual))
+        return torch.empty_like(before).scatter_(-1, before, after).gather(-1, at).movedim(-1, dim)
+
+
+def _by_value(rows: Tensor, results: Tensor) -> Tensor:
+    """The order of rows by their elements, and of equal ones by their results."""
+    order = results.argsort(stable=True)
+    return order.gather(-1, rows.gather(-1, order).argsort(stable=True))
+
+
+class TieBreaking(ComputingMode):
+    """Runs eager with ties broken as ``given`` index tensors break them, where they are right, or as an exchange does.
+
+    ``met``: whether there was a choice. ``made``: whether a tie was broken otherwise than eager breaks it. ``choices``:
+    what was chosen, for other runs of the same program to choose: by another order than eager's they might exchange
+    other elements.
     """
 
-    def __init__(self, given: Iterable[Any] = ()) -> None:
+    def __init__(
+        self, given: Iterable[Any] = (), exchange: Exchange | None = None, choices: Iterable[Tensor] = ()
+    ) -> None:
         super().__init__()
         self._given = [t for t in given if isinstance(t, Tensor) and t.dtype == torch.int64]
-        self.made = False
+        self._exchange = exchange
+        self._before = iter(choices)
+        self.met = self.made = False
+        self.choices: list[Tensor] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
+        if PICKS_ONE_OF_NAN.holds(func):
+            return self._first_nan(func, args, kwargs or {}, out)
         breaks_ties = ORDERS_TIES.holds(func) or PICKS_ONE_OF_TIES.holds(func)
         if not breaks_ties or not args[0].dim() or not out[1].numel():
             return out
@@ -44,14 +88,60 @@ class TieBreaking(ComputingMode):
         bound |= dict(zip([a.name for a in schema], args, strict=False)) | (kwargs or {})
         if bound.get("stable"):
             return out
+        self.met = True
         right = _order if ORDERS_TIES.holds(func) else _one
-        for choice in [*self._given, _stable(func, bound, out[0])]:
+        for choice in self._candidates(func, bound, out):
             if choice.shape == out[1].shape and _inside(choice, args[0].shape[bound["dim"]]):
                 picked = right(choice, out[0], func, bound)
                 if picked is not None:
                     self.made |= not torch.equal(choice, out[1])
+                    self.choices.append(choice)
                     return picked, choice.clone()
+        self.choices.append(out[1])
         return out
+
+    def _first_nan(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> Any:
+        """The places of PyTorch's decomposition, if they are others of NaN alone."""
+        rule = decompositions().get(func)
+        if rule is None or not bool(torch.isnan(out[0]).any()):
+            return out
+        values, places = rule(*args, **kwargs)
+        if not bool((same_values(values, out[0]) & ((places == out[1]) | torch.isnan(out[0]))).all()):
+            return out
+        self.met = True
+        self.made |= not torch.equal(places, out[1])
+        return out[0], places.clone()
+
+    def _candidates(self, func: Any, bound: dict[str, Any], out: Any) -> Iterator[Tensor]:
+        before = next(self._before, None)
+        if before is not None:
+            yield before
+        yield from self._given
+        if self._exchange is not None:
+            dim, dropped = bound["dim"], not bound.get("keepdim", True)
+            chosen = out[1].unsqueeze(dim) if dropped else out[1]
+            places = self._exchange.places(bound["self"], dim, chosen)
+            if places is not None:
+                yield places.squeeze(dim) if dropped else places
+        yield _stable(func, bound, out[0])
+
+
+def breakings(expected: Iterable[Any], actual: Iterable[Any]) -> Iterator[TieBreaking]:
+    """Ways to break ties that a backend's results show beside eager's."""
+    expected, actual = list(expected), list(actual)
+    yield TieBreaking(actual)
+    yield TieBreaking(actual[::-1])  # integer values may pass for indices: from the other end the indices come first
+    for mine, its in zip(expected, actual, strict=True):
+        if not (_real(mine) and _real(its)) or mine.shape != its.shape or bool(same_values(mine, its).all()):
+            continue
+        mine, its = mine.double(), its.double()
+        yield TieBreaking(exchange=Exchange(mine.flatten(), its.flatten()))
+        for dim in range(mine.dim() if mine.dim() > 1 else 0):
+            yield TieBreaking(exchange=Exchange(mine.movedim(dim, -1), its.movedim(dim, -1)))
+
+
+def _real(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.layout is torch.strided and bool(leaf.dim()) and not leaf.is_complex()
 
 
 def _inside(choice: Tensor, size: int) -> bool:

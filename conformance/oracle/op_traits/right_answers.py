@@ -27,6 +27,19 @@ PICKS_ONE_OF_TIES = Trait(
     waives=True,
 )
 
+PICKS_ONE_OF_NAN = Trait(
+    "Gives the place of one NaN in a window",
+    Names.ATEN,
+    each("max_pool2d_with_indices max_pool3d_with_indices"),
+    reason=(
+        "A maximum over NaN is NaN, and PyTorch does not say of which place: eager's kernels take the last NaN of a "
+        "window, PyTorch's decompositions, which compilers are given, the first."
+    ),
+    effect="A backend is right beside eager, and beside eager with the places of the decompositions.",
+    read_by=("conformance.oracle.ambiguity.ties",),
+    waives=True,
+)
+
 SCALES_PRODUCT = Trait(
     "Multiplies a product by alpha or value",
     Names.ATEN,
@@ -96,6 +109,25 @@ FREE_PHASES = Trait(
         "again with these, and the backend is compared with them."
     ),
     read_by=("conformance.oracle.ambiguity.phases",),
+    waives=True,
+)
+
+DIFFERENTIABLE_IN_PART = Trait(
+    "Has a gradient of some matrices alone",
+    Names.ATEN,
+    each(
+        "_linalg_svd _linalg_eigh linalg_eig",
+        linalg_qr="where the leading columns are linearly independent",
+        linalg_pinv="where the rank stays the same nearby",
+        linalg_lstsq="as linalg_pinv",
+    ),
+    reason=(
+        "PyTorch documents that gradients of singular vectors and eigenvectors are defined where the values are "
+        "distinct, of Q and R where the leading columns are linearly independent, and of the pseudoinverse where the "
+        "rank stays the same nearby. Elsewhere they divide by what rounding leaves of 0."
+    ),
+    effect="Where eager's gradients differ in their first digits when inputs move by one ULP, they are not asked for.",
+    read_by=("conformance.variants.backward",),
     waives=True,
 )
 

@@ -12,7 +12,8 @@ where the narrower dtype may:
 - A Fourier transform multiplies by roots of unity, and each algorithm leaves out others that are 0 or 1: a term that
   is not finite reaches any result of its transform, or misses it, as an infinity or NaN.
 - A mean and a variance, in one pass or in two, and what is normalized by them, may be NaN where they are infinite:
-  there PyTorch's own decompositions stand beside eager, whatever they make of infinities.
+  there PyTorch's own decompositions stand beside eager, whatever they make of infinities. In one pass the running mean
+  overflows, and is NaN or infinite, where a term and the mean of those before are of two signs and far apart.
 - A norm, and the gradient of softmax, has several formulas: each is run (formulas.py).
 - A product of several factors may overflow before a small one comes in, and underflow before a large one does; where
   both may, it may be NaN. Its sign is in every order the same (products.py).
@@ -269,6 +270,9 @@ class RandomOverflow(RandomRounding):
             # Small terms of one sign are lost beside large ones of the other.
             lost = torch.where(total < 2 * room, 0.0, total * torch.finfo(torch.float64).eps)
             up, down = (~((total + side * net) / 2 + lost < room) for side in (1, -1))
+            if self.moments:  # in one pass a term less the mean of those before overflows, to the side of either
+                meets = ~(total < room) & (net.abs() < total)
+                up, down = up | meets, down | meets
         if self.choice == "lost" and degree:
             lost = shifted(noise.real, degree * SHIFT)
             out = _by_part(out, lambda part: part + lost * self._even(part))

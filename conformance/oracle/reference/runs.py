@@ -58,8 +58,9 @@ SIDES = ("up", "down", "both", "none")
 REORDERED_RUNS = (*[(side, steps) for side in SIDES for steps in ("never", "within")], *[("any", "never")] * 3)
 REORDERED_RUNS += (("any", "some within"),) * 6
 CANCELLED_RUNS = (("lost", "never"),) * 12
-OVERFLOWED_RUNS = (*[(side, "always") for side in SIDES], *[("any", "some")] * 9)
-"""Runs of the overflow model: which way accumulations overflow, and which other steps do."""
+OVERFLOWED_RUNS = (*[(side, "always") for side in SIDES], *[("any", "some")] * 36)
+"""Runs of the overflow model: which way accumulations overflow, and which other steps do. A number that hangs on three
+steps is missed by one of a hundred such draws."""
 
 PERTURBATIONS = ("up", "down", "random", "random", "random", "random", "random", "random")
 

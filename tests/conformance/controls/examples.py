@@ -137,7 +137,15 @@ EXAMPLES: dict[str, Callable[[], list[Case]]] = {
         )
     ],
     "core_decompositions": lambda: [case(("torch.mv", "x0", "x1"), inputs=(normal(64, 101), normal(101, seed=1)))],
-    "references": lambda: [case(("torch.mv", "x0", "x1"), inputs=(normal(64, 101), normal(101, seed=1)))],
+    "references": lambda: [
+        case(("torch.mv", "x0", "x1"), inputs=(normal(64, 101), normal(101, seed=1))),
+        case(  # the quotient leaves the range
+            ("torch.div", "x0", "x1"),
+            ("torch.mv", "x2", "x3"),
+            ("torch.floor_divide", "x0", "x1"),
+            inputs=(torch.full((64,), 3e38), torch.tensor(-6e-39), normal(64, 101), normal(101, seed=1)),
+        ),
+    ],
     **dict.fromkeys(
         ("column_major_results", "channels_last_results", "padded_results"),
         lambda: [case(("torch.exp", "x0"), inputs=(normal(2, 3, 4, 5),))],
@@ -145,6 +153,10 @@ EXAMPLES: dict[str, Callable[[], list[Case]]] = {
     "row_major_inputs": lambda: [
         case(("torch.exp", "x0"), inputs=(normal(4, 5).mT,)),
         case(("torch.Tensor.exp_", "x0"), inputs=(normal(4, 5).mT,)),
+        case(  # its kernel writes statistics and does not count it
+            ("torch.ops.aten._batch_norm_with_update", "x0", "x1", "x1", "x2", "x3", 0.5, 1e-5),
+            inputs=(normal(2, 3, 4), normal(3), normal(6)[::2], normal(6).square()[::2]),
+        ),
     ],
     "functionalized": lambda: [
         case(("torch.Tensor.view", "x0", -1), inputs=(normal(4, 5),)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -100,6 +101,100 @@ def late(x: Tensor) -> Tensor:
     return len(x) - 1 - rising(x.flip(0))
 
 
+def any_order(x: Tensor) -> Tensor:
+    """Equal elements in an order that is neither eager's nor a stable sort's, forwards or backwards."""
+    shuffled = torch.randperm(len(x), generator=torch.Generator().manual_seed(7))
+    return shuffled[rising(x[shuffled])]
+
+
+def exchanged(x: Tensor) -> Tensor:
+    """Such an order, but for two elements that are not equal."""
+    order = any_order(x).clone()
+    order[[0, -1]] = order[[-1, 0]]
+    return order
+
+
+ORDERS = {
+    "sort": (gradient("sort"), lambda order, x: order(x), GIVEN),
+    "msort": (gradient("msort"), lambda order, x: order(x), GIVEN),
+    "topk": (gradient("topk", 20, -1, False), lambda order, x: order(x)[:20], GIVEN[:20]),
+    "kthvalue": (gradient("kthvalue", 40), lambda order, x: order(x)[39], GIVEN[39]),
+    "median": (gradient("median", 0), lambda order, x: order(x)[19], GIVEN[19]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ORDERS)
+def test_gradients_show_any_choice(name: str, dtype: torch.dtype) -> None:
+    program, places, given = ORDERS[name]
+    x, given = TIED.to(dtype), given.to(dtype)
+    other = scattered(partial(places, any_order))
+    before = [program, *(scattered(partial(places, order)) for order in (rising, late))]
+    assert not any(torch.equal(function(x, given)[0], other(x, given)[0]) for function in before)
+    assert compare(program, other, x, given).ok
+
+
+@pytest.mark.parametrize("name", [name for name in ORDERS if name != "median"])
+def test_gradients_show_no_choice_of_an_element_that_is_not_equal(name: str) -> None:
+    program, places, given = ORDERS[name]
+    assert compare(program, scattered(lambda x: places(exchanged, x)), TIED, given).kind == Kind.VALUE
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.01])
+def test_gradients_show_no_choice_of_other_numbers(factor: float) -> None:
+    def wrong(x: Tensor, g: Tensor) -> tuple[Tensor]:
+        (right,) = scattered(any_order)(x, g)
+        right[3] *= factor
+        return (right,)
+
+    assert compare(gradient("sort"), wrong, TIED, GIVEN).kind == Kind.VALUE
+
+
+def halves(x: Tensor, g: Tensor) -> tuple[Tensor]:
+    """A gradient that equal elements share, as that of ``amax`` does."""
+    equal = (x == x.sort().values[19]).to(g.dtype)
+    return (equal * g / equal.sum(),)
+
+
+def test_equal_elements_do_not_share_a_gradient() -> None:
+    assert compare(gradient("median", 0), halves, TIED, GIVEN[19]).kind == Kind.VALUE
+
+
+def of_quantile(x: Tensor, dim: int | None, order: Callable[[Tensor], Tensor]) -> Tensor:
+    """The gradient of the sum of the quantiles 0.3: what two ranks weigh, at their places in some order."""
+    rows = x.flatten()[None] if dim is None else x.movedim(dim, -1)
+    places = torch.stack([order(row) for row in rows.reshape(-1, rows.shape[-1])]).reshape(rows.shape)
+    rank = 0.3 * (rows.shape[-1] - 1)
+    weights = torch.zeros(rows.shape[-1])
+    weights[int(rank)], weights[int(rank) + 1] = 1 - rank % 1, rank % 1
+    found = torch.zeros(rows.shape).scatter_(-1, places, weights.expand(rows.shape))
+    return found.reshape(x.shape) if dim is None else found.movedim(-1, dim)
+
+
+def gradient_of_quantile(dim: int | None) -> Program:
+    calls = (
+        Call("torch.Tensor.detach", (Ref("x"),), {}, "data"),
+        Call("torch.Tensor.requires_grad_", (Ref("data"),), {}, "leaf"),
+        Call("torch.quantile", (Ref("leaf"), 0.3), {"dim": dim}, "r"),
+        Call("torch.sum", (Ref("r"),), {}, "total"),
+        Call("torch.autograd.grad", (Ref("total"), [Ref("leaf")]), {}, "y"),
+    )
+    return Program(("x",), calls, Ref("y"))
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1, 2])
+def test_gradients_show_the_choice_of_a_sort_of_other_rows(dim: int | None) -> None:
+    x = TIED[:27].reshape(3, 3, 3)  # what is sorted has its dims elsewhere
+    program = gradient_of_quantile(dim)
+    assert not torch.equal(program(x)[0], of_quantile(x, dim, any_order))
+    assert compare(program, lambda x: (of_quantile(x, dim, any_order),), x).ok
+
+
+def test_gradients_of_other_rows_are_caught() -> None:
+    x = TIED[:27].reshape(3, 3, 3)
+    assert compare(gradient_of_quantile(1), lambda x: (of_quantile(x, 1, rising).flip(0),), x).kind == Kind.VALUE
+
+
 def one(target: str, *args: Any, **kwargs: Any) -> Program:
     return Program(("x",), (Call(f"torch.{target}", (Ref("x"), *args), kwargs, "r"),), Ref("r"))
 
@@ -142,3 +237,22 @@ def test_a_wrong_index_is_caught(name: str) -> None:
 
 def test_a_stable_sort_leaves_no_choice() -> None:
     assert compare(one("sort", stable=True), lambda x: (x[late(x)], late(x)), TIED).kind == Kind.VALUE
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("target", "shape", "size"), [("max_pool2d", (1, 2, 4), 2), ("max_pool3d", (1, 1, 2, 4), (1, 2, 2))]
+)
+def test_a_pool_gives_the_place_of_the_first_or_the_last_nan_of_a_window(target: str, shape: Any, size: Any) -> None:
+    x = torch.tensor([[1.0, NAN, NAN, NAN], [NAN, 3.0, 1.0, NAN]]).reshape(shape)
+    program = one(f"nn.functional.{target}", size, return_indices=True)
+    values, last = program(x)
+
+    def with_places(*places: int) -> Finding:
+        return compare(program, lambda x: (values.clone(), torch.tensor(places).reshape(last.shape)), x)
+
+    assert last.flatten().tolist() == [4, 7]
+    assert with_places(1, 2).ok
+    assert with_places(1, 3).kind == with_places(0, 2).kind == Kind.VALUE

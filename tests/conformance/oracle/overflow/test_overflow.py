@@ -58,6 +58,16 @@ GROUP = Program(
 PUT = Program(("x0", "x1", "x2"), (Call("torch.put", (X, Y, Ref("x2"), True), {}, "r0"),), Ref("r0"))
 
 
+def one_pass(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean and the variance of rows, term by term (Welford)."""
+    mean, squares = torch.zeros(len(x)), torch.zeros(len(x))
+    for count, term in enumerate(x.unbind(1), 1):
+        before = term - mean
+        mean = mean + before / count
+        squares = squares + before * (term - mean)
+    return mean, squares / (x.shape[1] - 1)
+
+
 SOFT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
     "a sum that begins with the other sign": (SUM, gives(-INF), (BOTH,)),
     "a sum of halves that overflow both ways": (SUM, gives(NAN), (BOTH,)),
@@ -74,6 +84,16 @@ SOFT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         one("var_mean", X, 1),
         lambda x: (torch.tensor([NAN]), torch.tensor([INF])),
         (rows([INF, 1, 2, 3]),),
+    ),
+    "one of two products fused into their sum, of many elements": (
+        several(("mul", X, X), ("mul", Y, Y), ("sub", Ref("r0"), Ref("r1")), inputs=("x0", "x1")),
+        lambda x, y: x * x - y * y.clamp(max=1e-30),
+        (torch.full((200,), 2e20), torch.full((200,), 3e20)),
+    ),
+    "a mean in one pass": (
+        one("std_mean", X, 1),
+        lambda x: (one_pass(x)[1].sqrt(), one_pass(x)[0]),
+        (rows([MAX, -MAX, 1.0, 2.0]),),
     ),
     "the root of -1 in a transform of -inf": (
         one("fft.irfft", X),
@@ -241,6 +261,16 @@ CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         one("var_mean", X, 1),
         lambda x: (torch.tensor([NAN]), torch.tensor([-INF])),
         (rows([INF, 1, 2, 3]),),
+    ),
+    "the mean of large numbers of one sign": (
+        one("var_mean", X, 1),
+        lambda x: (torch.tensor([INF]), torch.tensor([NAN])),
+        (rows([MAX, 1.0, 2.0, 3.0]),),
+    ),
+    "the mean of numbers that are not far apart": (
+        one("var_mean", X, 1),
+        lambda x: (torch.tensor([INF]), torch.tensor([NAN])),
+        (rows([MAX / 4, -MAX / 4, 1.0, 2.0]),),
     ),
     "NaN left out of a variance": (one("var", X, 1), lambda x: x[:, 1:].var(1), (rows([NAN, 1, 2, 3]),)),
     "NaN left out of a norm": (

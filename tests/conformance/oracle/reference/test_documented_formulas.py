@@ -69,3 +69,33 @@ def test_attention_that_loses_nan_is_caught() -> None:
     key[..., 2, 1] = NAN
     finding = compare(ATTENTION, lambda q, k: formula(q, k).nan_to_num(0.0), torch_rand(1, 1, 3, 8), key)
     assert finding.outcome is Outcome.MISMATCH, finding
+
+
+@pytest.mark.parametrize(
+    ("program", "shape"),
+    [
+        (one("native_layer_norm", X, [2, 0], None, None, 1e-5), (2, 2, 0)),
+        (one("native_group_norm", X, None, None, 2, 4, 0, 2, 1e-5), (2, 4, 0)),
+    ],
+)
+def test_the_mean_of_no_elements_is_zero_or_nan(program: Program, shape: tuple[int, ...]) -> None:
+    nothing = torch.zeros(shape)
+    out, mean, rstd = program(nothing)
+    assert (mean == 0).all()
+
+    def with_mean(value: float) -> Outcome:
+        return compare(program, lambda _: (out.clone(), torch.full_like(mean, value), rstd.clone()), nothing).outcome
+
+    assert with_mean(0.0) is Outcome.PASS
+    assert with_mean(NAN) is Outcome.ILL_CONDITIONED
+    assert with_mean(1.0) is Outcome.MISMATCH
+
+
+def test_a_mean_of_elements_that_is_nan_is_caught() -> None:
+    program, x = one("native_layer_norm", X, [2], None, None, 1e-5), torch_rand(3, 2)
+
+    def lost(x: Tensor) -> tuple[Tensor, ...]:
+        out, mean, rstd = program(x)
+        return out, mean * NAN, rstd
+
+    assert compare(program, lost, x).outcome is Outcome.MISMATCH
