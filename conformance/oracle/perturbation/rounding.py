@@ -270,7 +270,9 @@ class RandomRounding(ComputingMode):
         if key not in self.found:
             # On copies: some operators write running statistics, and their schemas do not say so.
             copies = [map_leaves(_copied, (args, kwargs)) for _ in (rule, func)]
-            self.found[key] = agree(*(each(*copy[0], **copy[1]) for each, copy in zip((rule, func), copies, strict=True)))
+            self.found[key] = agree(
+                *(each(*copy[0], **copy[1]) for each, copy in zip((rule, func), copies, strict=True))
+            )
         return self.found[key]
 
     def _sums_exactly(self, read: list[Tensor], results: list[Tensor]) -> bool:
