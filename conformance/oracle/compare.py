@@ -131,7 +131,7 @@ def _judge_part(
         finding, given = _judge(referee, expected, actual, effort), actual
         if not finding.ok:
             finding, given = _judge_defined(referee, finding, expected, actual, effort)
-        if finding.kind != Kind.VALUE:
+        if finding.kind not in (Kind.VALUE, Kind.MUTATION):  # what an input is left with is a number like any other
             return finding
         if seed is None and _right_with_ties_broken(program, args, expected, given, effort):
             return _OPEN

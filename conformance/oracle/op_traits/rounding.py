@@ -9,22 +9,21 @@ NEVER_ROUNDS = Trait(
     Names.ATEN,
     each(
         """
-        _local_scalar_dense _to_copy _unique _unique2 _unsafe_view abs adaptive_max_pool2d adaptive_max_pool3d amax
-        amin aminmax argmax argmin as_strided bitwise_and bitwise_not bitwise_or bitwise_xor bucketize cat ceil
-        channel_shuffle clamp clamp_max clamp_min clone constant_pad_nd copy copysign cummax cummin diag_embed
-        diagonal_scatter embedding empty empty_like empty_strided eq equal fill flip floor fmax fmin frac full
-        full_like gather ge gt heaviside index index_copy index_fill index_put index_select isfinite isinf isnan
-        isneginf isposinf item kthvalue le lift lift_fresh logical_and logical_not logical_or logical_xor lt
-        masked_fill masked_scatter masked_select max max_pool1d_with_indices max_pool2d_with_indices
-        max_pool3d_with_indices maximum median min minimum mode nan_to_num nanmedian ne neg new_empty new_full
-        new_ones new_zeros nextafter nonzero ones ones_like permute pixel_shuffle pixel_unshuffle put real
-        reflection_pad1d reflection_pad2d reflection_pad3d relu repeat repeat_interleave replication_pad1d
-        replication_pad2d replication_pad3d reshape resize roll rot90 round scalar_tensor scatter searchsorted
-        select_scatter sgn sign signbit slice_scatter sort stack take topk tril tril_indices triu triu_indices trunc
-        unbind unfold_copy unique_consecutive unique_dim unsafe_split view view_copy where zero zeros zeros_like
-        prims::as_strided prims::broadcast_in_dim prims::collapse_view prims::conj prims::conj_physical
-        prims::convert_element_type prims::copy_strided prims::device_put prims::iota prims::split_dim prims::squeeze
-        prims::transpose prims::view_of
+        _efficientzerotensor _local_scalar_dense _to_copy _unique _unique2 _unsafe_view abs adaptive_max_pool2d
+        adaptive_max_pool3d amax amin aminmax argmax argmin as_strided bitwise_and bitwise_not bitwise_or bitwise_xor
+        bucketize cat ceil channel_shuffle clamp clamp_max clamp_min clone constant_pad_nd copy copysign cummax cummin
+        diag_embed diagonal_scatter embedding empty empty_like empty_strided eq equal fill flip floor fmax fmin frac
+        full full_like gather ge gt heaviside index index_copy index_fill index_put index_select isfinite isinf isnan
+        isneginf isposinf item kthvalue le lift lift_fresh logical_and logical_not logical_or logical_xor lt masked_fill
+        masked_scatter masked_select max max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices maximum
+        median min minimum mode nan_to_num nanmedian ne neg new_empty new_full new_ones new_zeros nextafter nonzero ones
+        ones_like permute pixel_shuffle pixel_unshuffle put real reflection_pad1d reflection_pad2d reflection_pad3d relu
+        repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d reshape resize roll rot90 round
+        scalar_tensor scatter searchsorted select_scatter sgn sign signbit slice_scatter sort stack take topk tril
+        tril_indices triu triu_indices trunc unbind unfold_copy unique_consecutive unique_dim unsafe_split view
+        view_copy where zero zeros zeros_like prims::as_strided prims::broadcast_in_dim prims::collapse_view prims::conj
+        prims::conj_physical prims::convert_element_type prims::copy_strided prims::device_put prims::iota
+        prims::split_dim prims::squeeze prims::transpose prims::view_of
         """
     ),
     reason=(

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.conformance.oracle.test_compare import X, compare
+from torchstone.conformance.oracle.perturbation.subnormals import FlushSubnormals
 from torchstone.conformance.program.program import Call, Program, Ref
 
 
@@ -20,3 +21,11 @@ def test_a_number_between_is_flushed_or_kept(given: float, outcome: str) -> None
 def test_an_input_is_not_flushed() -> None:
     program = Program(("x0",), (Call("torch.log", (X,), {}, "r0"),), Ref("r0"))
     assert compare(program, lambda x: torch.full((1,), -torch.inf), torch.tensor([1e-40])).outcome == "mismatch"
+
+
+def test_zeros_that_lie_nowhere_are_not_flushed() -> None:
+    """The gradient of ``sgn`` is a tensor without memory: who reads it ends the process."""
+    x = torch.ones(3, requires_grad=True)
+    with FlushSubnormals():
+        (gradient,) = torch.autograd.grad(x.sgn().sum(), x)
+    assert (gradient + x.detach()).tolist() == [1, 1, 1]

@@ -7,6 +7,8 @@ import torch
 
 from torchstone.conformance.oracle.perturbation.antialias import antialiased_ops
 from torchstone.conformance.oracle.perturbation.decompositions import MAX_DEGREE, agree, decompositions
+from torchstone.conformance.oracle.reference.runs import Referee
+from torchstone.conformance.program.program import Call, Program, Ref
 
 aten = torch.ops.aten
 
@@ -56,3 +58,13 @@ def test_densities() -> None:
         assert agree(decompositions()[op](values, bins, **given), op(values, bins, **given)), op
         with pytest.raises(NotImplementedError):
             decompositions()[op](values, bins, weight=weight)
+
+
+def test_statistics_that_a_norm_writes_are_written_once() -> None:
+    """The schema of ``native_batch_norm`` does not say that it writes its running statistics."""
+    names = ("x", "mean", "var")
+    call = Call("torch.native_batch_norm", (Ref("x"), None, None, Ref("mean"), Ref("var"), True, -1.2, 1e-5), {}, "r")
+    args = (torch.randn(4, 3, 5), torch.full((3,), 8.0), torch.ones(3))
+    referee = Referee(Program(names, (call,), Ref("r")), args)
+    for run in referee.rounded_runs:
+        torch.testing.assert_close(run.leaves[-2], referee.float64.leaves[-2], rtol=1e-4, atol=1e-4)
