@@ -32,6 +32,9 @@ from torchstone.fuzz.selftrial.line_map import LineMap, line_map
 from torchstone.fuzz.selftrial.mutation_results import MutationResult
 from torchstone.fuzz.selftrial.reaching_cases import Effort, reaching_cases, reaching_ids
 
+TOLD = CORRECT | {Outcome.UNSUPPORTED, Outcome.ILL_CONDITIONED}
+"""Outcomes of a case that the compiler without a mutation does not fail."""
+
 WARM_UP = ("add", "sum", "softmax", "index_select")
 
 
@@ -143,12 +146,12 @@ class _Doubled:
 
 
 def _is_worse(before: Outcome, verdict: Verdict) -> bool:
-    """Whether a verdict fails where the answer was right, or is not the compiler's own where it was.
+    """Whether a verdict fails where none did, or is not the compiler's own where it was.
 
-    A fault of the harness says nothing.
+    Of the parts of one program some may be refused: those that are not were right. A fault of the harness says nothing.
     """
     if verdict.failed:
-        return verdict.outcome is not Outcome.HARNESS_ERROR and before in CORRECT
+        return verdict.outcome is not Outcome.HARNESS_ERROR and before in TOLD
     return verdict.outcome in (Outcome.FALLBACK, Outcome.UNSUPPORTED) and before is Outcome.PASS
 
 

@@ -210,6 +210,8 @@ def test_a_case_that_has_no_end_without_a_mutation_either_says_nothing_of_one(li
         ("mismatch", "crash", False),
         ("untested", "mismatch", False),
         ("unsupported", "unsupported", False),
+        ("unsupported", "mismatch", True),
+        ("ill-conditioned", "mismatch", True),
     ],
 )
 def test_what_finds_a_mutant(before, after, worse):
