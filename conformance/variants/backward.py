@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.oracle.exactness.steps import EveryStep
+from torchstone.compiler._torch.modes import ComputingMode
+from torchstone.conformance.oracle.evidence import inexact
 from torchstone.conformance.oracle.op_traits.right_answers import DIFFERENTIABLE_IN_PART
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.ulp import step
@@ -36,12 +37,12 @@ def backward(case: Case, *, of_any_size: bool = False) -> Case:
     program = case.program
     if any(call.target == "torch.autograd.grad" for call in program.calls):
         raise NotApplicable("the program takes gradients already")
-    floats = [name for name, t in case.inputs.items() if t.is_floating_point() or t.is_complex()]
+    floats = [name for name, t in case.inputs.items() if inexact(t)]
     if not floats:
         raise NotApplicable("no input is differentiable")
-    in_part: list[bool] = []
+    steps = _Steps()
     try:
-        with EveryStep(lambda func: in_part.append(DIFFERENTIABLE_IN_PART.holds(func)) is None):
+        with steps:
             forward, results = _forward(case, floats)
     except RuntimeError:  # an input that is no parameter, a running mean: leave those out that cannot be alone
         floats = [name for name in floats if _runs(case, name)]
@@ -67,12 +68,33 @@ def backward(case: Case, *, of_any_size: bool = False) -> Case:
     outputs = (*(Ref(call.result) for call in detached), Ref("gradients"), *others, *(Ref(c.result) for c in alone))
     whole = Program((*program.inputs, *inputs), (*forward.calls, *made, *alone, gradients, *detached), outputs)
     found = case.replace(program=whole, inputs={**case.inputs, **inputs})
-    if any(in_part) and not _has_gradients(found, floats):
+    if steps.differentiable_in_part and not _are_steady(found, floats):
         raise NotApplicable("PyTorch defines no gradient of such a matrix")
     return found
 
 
-def _has_gradients(case: Case, names: Sequence[str]) -> bool:
+def has_gradients(case: Case) -> bool:
+    """Whether PyTorch defines the gradients that a case asks for: at another size a matrix may be singular."""
+    if not case.program.differentiates:
+        return True
+    with _Steps() as steps:
+        case.program(*case.fresh_args())
+    if not steps.differentiable_in_part:
+        return True
+    return _are_steady(case, [name for name, t in case.inputs.items() if inexact(t)])
+
+
+class _Steps(ComputingMode):
+    """Notes whether an operator has a gradient of some matrices alone."""
+
+    differentiable_in_part = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.differentiable_in_part |= DIFFERENTIABLE_IN_PART.holds(func)
+        return func(*args, **(kwargs or {}))
+
+
+def _are_steady(case: Case, names: Sequence[str]) -> bool:
     """Whether eager's gradients are finite, and keep their first digits when the inputs ``names`` move by one ULP."""
     program = case.program
     grads = tuple(Ref(call.result) for call in program.calls if call.target == "torch.autograd.grad")

@@ -26,7 +26,7 @@ from torchstone.conformance.execution.verdict import CORRECT, FAILURES, Outcome,
 from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.oracle.parts import parts_of
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.variants.backward import with_gradients
+from torchstone.conformance.variants.backward import has_gradients, with_gradients
 from torchstone.conformance.variants.bundles import draws
 from torchstone.conformance.variants.forked import refused
 from torchstone.conformance.variants.long_dim import fits
@@ -106,7 +106,7 @@ def _at(
         }
         other = case.replace(inputs=inputs)
         try:
-            if not fits(other) or reads_beyond(other):
+            if not fits(other) or reads_beyond(other) or not has_gradients(other):
                 continue
         except Exception:  # whatever it says, eager does not take these sizes
             continue

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.conformance.variants.backward import backward
+from torchstone.conformance.variants.backward import backward, has_gradients
 from torchstone.conformance.variants.protocol import NotApplicable
 
 
@@ -52,6 +52,14 @@ def test_eigenvectors_of_equal_eigenvalues() -> None:
 def test_the_pseudoinverse_where_the_rank_stays_and_where_it_hangs_on_rounding() -> None:
     assert asks("linalg.pinv", of_rank(3))
     assert not asks("pinverse", of_rank(3), 1e-39)
+
+
+def test_of_any_size_singular_matrices_are_left_out() -> None:
+    """A larger size repeats rows."""
+    program = Program(("x",), (Call("torch.linalg.svdvals", (Ref("x"),), {}, "r"),), Ref("r"))
+    case = backward(Case(program, {"x": matrix()}, "test", "svdvals", "float32"), of_any_size=True)
+    repeated = case.replace(inputs={"x": torch.cat([matrix(), matrix()])[:6, [0, 1, 2, 3, 4, 0]].contiguous()})
+    assert has_gradients(case) and not has_gradients(repeated)
 
 
 def test_kinks_of_other_ops_are_asked_for() -> None:
