@@ -40,6 +40,20 @@ def eager_ops(among: Collection[str] | None = None) -> Iterator[Counter[str]]:
             ops[event.name] += 1
 
 
+@contextmanager
+def every_op() -> Iterator[Counter[str]]:
+    """Count, when the block is left, all the ATen ops that ran in it, by name, those that others call in turn too."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    from torch.autograd.profiler import profile
+
+    ops: Counter[str] = Counter()
+    with profile(use_kineto=False) as seen:
+        yield ops
+    for event in cast(Any, seen).kineto_results.events():
+        if _computes(event.name()):
+            ops[event.name()] += 1
+
+
 def operator_name(name: str) -> str:
     """The operator that a profiler's event is of: ``add`` of ``aten::add_``."""
     return name.partition("::")[2].strip("_")

@@ -30,7 +30,8 @@ class Variant:
     ``run(case, backend, compiled)`` tries the case made, in a worker, and returns the stage reached and the finding.
     None compiles the case once, calls it, and compares with eager: ``execution.run_case.compare_with_eager``.
     ``compiled`` is what compiling the case together with others gave, if that was done. A variant that compiles in a
-    way of its own is ``compiled_alone``: its cases are never compiled together with others.
+    way of its own is ``compiled_alone``: its cases are never compiled together with others. One that ``takes_bundles``
+    asks each of a bundle's ``members`` (``program.bundle``) what it would ask it alone, and compiles all of them once.
 
     ``try_eager``: whether ``apply`` runs eager at once, so that a case that eager refuses is untested and no worker is
     bothered. False where eager may end the process, as MKL's eigenvalues do for a NaN.
@@ -41,6 +42,7 @@ class Variant:
     run: Run | None = None
     try_eager: bool = True
     compiled_alone: bool = False
+    takes_bundles: bool = False
 
 
 UNCHANGED = Variant("The case as its source gives it.", lambda case: case)

@@ -98,3 +98,8 @@ def compiled_alone(case: Case) -> bool:
 def is_run_as_it_is(case: Case) -> bool:
     """Whether the case's variant is all in its program and inputs, as is one that nobody has registered."""
     return case.variant not in VARIANTS or VARIANTS.load(case.variant).run is None
+
+
+def takes_bundles(case: Case) -> bool:
+    """Whether several cases of this one's variant can be asked as one (``program.bundle``)."""
+    return is_run_as_it_is(case) or VARIANTS.load(case.variant).takes_bundles
