@@ -27,7 +27,7 @@ from torchstone.fuzz.generator.generate import DRAWS
 from torchstone.fuzz.left_to_eager import LeftToEager, left_to_eager, verdict_of_one
 from torchstone.reducers.asking import Ask, Asking
 
-SIZES = (16, 4, 1)
+SIZES = (16, 4, 2, 1)
 """Programs in a bundle. More of them save little, and are taken apart more often."""
 MOST_VARYING = 4
 """Programs in a bundle whose variant compiles all of it several times: a trial may take so long and no longer."""
@@ -76,22 +76,29 @@ class BundleSize:
         self._sizes = [size for size in SIZES if size <= most]
         self._asked: Counter[int] = Counter()
         self._bundles: Counter[int] = Counter()
+        self._whole: Counter[int] = Counter()
         self._seconds: dict[int, float] = {}
 
     def best(self) -> int:
-        """Return the size to ask next: one that was not asked yet, the largest first, or the best of those known."""
+        """Return the size to ask next: the best of those known, or a smaller one where each of these was taken apart.
+
+        The largest is the first. One that was right as it stood says that a smaller one saves nothing.
+        """
         for size in self._sizes:
             if not self._asked[size]:
                 return size
+            if self._whole[size]:
+                break
         return min((size for size in self._sizes if self._bundles[size]), key=self._each, default=self._sizes[0])
 
     def ask(self, size: int) -> None:
         """Take note that a bundle is being asked."""
         self._asked[size] += 1
 
-    def learn(self, size: int, seconds: float) -> None:
-        """Take note of what a bundle took."""
+    def learn(self, size: int, seconds: float, *, whole: bool = False) -> None:
+        """Take note of what a bundle took, and whether it was asked as a whole and no more."""
         self._bundles[size] += 1
+        self._whole[size] += whole
         self._seconds[size] = self._seconds.get(size, 0.0) + seconds
 
     def _each(self, size: int) -> float:
@@ -129,27 +136,37 @@ class Bundler:
         while self._waiting:
             yield self._waiting.pop(next(iter(self._waiting)))
 
-    def ask(self, group: Sequence[Case]) -> Callable[[float], None]:
-        """Take note that a bundle is being asked; what is returned is called with the seconds that it took."""
+    def ask(self, group: Sequence[Case]) -> Callable[[Told], None]:
+        """Take note that a bundle is being asked; what is returned is called with what became of it."""
         kind = Kind.of(group[0])
         if kind is None:
-            return lambda seconds: None
+            return lambda told: None
         size = self.size(kind)
         size.ask(len(group))
-        return lambda seconds: size.learn(len(group), seconds)
+        return lambda told: size.learn(len(group), told.seconds, whole=told.trials == 1)
 
 
-def told_apart(cases: Sequence[Case]) -> Trying[tuple[list[Verdict], float]]:
-    """The verdict of each program, asked as one as long as that is right; and the seconds that all of it took."""
+@dataclass(frozen=True)
+class Told:
+    """The verdict of each program of a bundle, the seconds that all of it took, and how many trials it was."""
+
+    verdicts: list[Verdict]
+    seconds: float
+    trials: int
+
+
+def told_apart(cases: Sequence[Case]) -> Trying[Told]:
+    """What becomes of programs that are asked as one as long as that is right."""
     taking = _apart(cases, lambda case, verdict: False, once=False)
-    seconds, verdict = 0.0, None
+    seconds, trials, verdict = 0.0, 0, None
     while True:
         try:
             trial = next(taking) if verdict is None else taking.send(verdict)
         except StopIteration as end:
-            return end.value, seconds
+            return Told(end.value, seconds, trials)
         verdict = yield trial
         seconds += verdict.seconds
+        trials += 1
 
 
 def trials(asking: Asking[R], *, together: bool) -> Trying[R]:
@@ -190,7 +207,8 @@ def _one_by_one(ask: Ask) -> Trying[list[Verdict]]:
 
 def _apart(cases: Sequence[Case], enough: Callable[[Case, Verdict], bool], *, once: bool) -> Trying[list[Verdict]]:
     """The verdicts of programs in their order, at least up to the first that is enough."""
-    verdict = yield Trial(bundle(cases), once=once)
+    # Of a bundle that kills its worker no verdict is told: there is no need to see whether it does so again.
+    verdict = yield Trial(bundle(cases), once=once or len(cases) > 1)
     if len(cases) == 1:
         return [verdict]
     share = verdict.seconds / len(cases)

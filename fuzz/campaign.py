@@ -14,7 +14,7 @@ from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call
 from torchstone.conformance.runner.pool import Pool
-from torchstone.fuzz.bundles import Bundler, told_apart
+from torchstone.fuzz.bundles import Bundler, Told, told_apart
 from torchstone.fuzz.desk import Desk
 from torchstone.fuzz.findings import Findings
 from torchstone.fuzz.generator.generate import Drafts
@@ -197,11 +197,10 @@ class _Campaign:
         group = self._ready.popleft()
         learn = self._bundler.ask(group)
 
-        def told(found: tuple[list[Verdict], float]) -> None:
-            verdicts, seconds = found
+        def told(found: Told) -> None:
             self._asked -= 1
-            learn(seconds)
-            for case, verdict in zip(group, verdicts, strict=True):
+            learn(found)
+            for case, verdict in zip(group, found.verdicts, strict=True):
                 self._take(case, verdict)
 
         self._asked += 1
@@ -213,9 +212,9 @@ class _Campaign:
     def _ask_again(self, case: Case) -> None:
         """Ask a program that failed and was counted, and have its failure sorted now."""
 
-        def told(found: tuple[list[Verdict], float]) -> None:
+        def told(found: Told) -> None:
             self._asked -= 1
-            ((verdict,), _) = found
+            (verdict,) = found.verdicts
             if verdict.failed:
                 self.triage.add(case, verdict, lambda: forget_unsorted(self.plan, case))
             else:

@@ -1,17 +1,23 @@
 """Of programs that were right as one, which a backend left in part to eager.
 
 The verdict on a bundle tells which of PyTorch's kernels ran, and how often. A program calls for a kernel if eager runs
-it for that program. Where all programs together call for one as often as it ran, it ran for each of them that does.
+it for that program; for one that eager runs for none, if PyTorch's own decompositions do. Where all programs together
+call for a kernel as often as it ran, it ran for each of them that does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
+from torchstone.compiler._torch import decompositions
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.conformance.backends.eager_ops import every_op
 from torchstone.conformance.execution.provenance import FOREIGN
 from torchstone.conformance.execution.verdict import Outcome, Verdict
@@ -41,14 +47,19 @@ def left_to_eager(cases: Sequence[Case], verdict: Verdict) -> LeftToEager | None
     ):
         return None
     left = _counts(told.get(EAGER, ()))
-    called_for = [_calls_for(case) for case in cases]
+    eager = [_calls_for(case, contextlib.nullcontext()) for case in cases]
     found = LeftToEager({}, [])
+    decomposed: list[Counter[str]] = []
     for name, count in left.items():
-        if sum(each[name.rstrip("_")] for each in called_for) != count:
+        calls = [each[name.rstrip("_")] for each in eager]
+        if not any(calls):
+            decomposed = decomposed or [_calls_for(case, _Decomposed()) for case in cases]
+            calls = [each[name.rstrip("_")] for each in decomposed]
+        if sum(calls) != count:
             found.open.append(name)
             continue
-        for at, each in enumerate(called_for):
-            if each[name.rstrip("_")]:
+        for at, called in enumerate(calls):
+            if called:
                 found.ran.setdefault(at, []).append(name)
     return found
 
@@ -74,15 +85,25 @@ def _counts(told: Iterable[str]) -> Counter[str]:
     return found
 
 
-def _calls_for(case: Case) -> Counter[str]:
-    """The kernels that eager runs for a program, those that others call in turn included.
+class _Decomposed(ComputingMode):
+    """Replaces ops by PyTorch's decompositions of them, as far as these go."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        rule = decompositions.whole_table().get(func)
+        if rule is not None:
+            with contextlib.suppress(Exception), self:  # one that does not take these arguments: the op itself does
+                return rule(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _calls_for(case: Case, how: AbstractContextManager[Any]) -> Counter[str]:
+    """The kernels that run for a program, those that others call in turn included.
 
     One and its in-place form are one: a compiler may write to memory of its own where the program does not.
     """
-    args = case.fresh_args()
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), every_op() as ops:
-        case.program(*args)
-    found: Counter[str] = Counter()
+    args, found = case.fresh_args(), Counter[str]()
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), every_op() as ops, contextlib.suppress(Exception), how:
+        case.program(*args)  # what does not run in this way calls for nothing, as far as is known
     for name, count in ops.items():
         found[name.rstrip("_")] += count
     return found

@@ -17,7 +17,7 @@ from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.runner.retry import CaseResult
 from torchstone.conformance.variants.backward import backward
-from torchstone.fuzz.bundles import MOST_VARYING, PATIENCE, Bundler, BundleSize, Kind, told_apart, trials
+from torchstone.fuzz.bundles import MOST_VARYING, PATIENCE, Bundler, BundleSize, Kind, Told, told_apart, trials
 from torchstone.fuzz.desk import Desk
 from torchstone.fuzz.generator.generate import DRAWS
 from torchstone.reducers.asking import Ask
@@ -54,7 +54,7 @@ class _Pool:
 def _told(pool: _Pool, cases: list[Case]) -> list[Verdict]:
     """The verdicts of programs that are asked as one."""
     desk, found = Desk(pool), []
-    desk.drive(told_apart(cases), lambda told: found.extend(told[0]))
+    desk.drive(told_apart(cases), lambda told: found.extend(told.verdicts))
     assert all(True for _ in desk.serve(lambda: False))
     return found
 
@@ -76,6 +76,18 @@ def test_every_program_gets_its_own_verdict_and_only_the_wrong_one_fails(where, 
     assert [verdict.case_id for verdict in verdicts] == [case.id for case in cases]
     assert [at for at, verdict in enumerate(verdicts) if verdict.failed] == [wrong]
     assert pool.sizes == asked
+
+
+def test_a_bundle_that_kills_its_worker_is_taken_apart_at_once_and_a_program_that_does_is_tried_again():
+    taking, cases = told_apart([_case(4), _case(8)]), {}
+    trial = next(taking)
+    try:
+        while True:
+            cases[trial.case.op] = trial.once
+            labels = (trial.case.id, "b", trial.case.source, trial.case.op, trial.case.dtype, trial.case.variant)
+            trial = taking.send(Verdict(*labels, Stage.RUN, Outcome.CRASH))
+    except StopIteration:
+        assert cases == {"2-programs": True, "torch.neg": False}
 
 
 def test_the_trials_of_a_reduction_are_asked_as_one_up_to_the_first_that_fails():
@@ -171,8 +183,8 @@ def test_bundles_are_as_large_as_it_pays(seconds, best):
 def test_how_large_a_bundle_is_is_learned_of_programs_that_are_compiled_alike():
     bundler = Bundler()
     plain, dynamic = (_case(2), _case(6).replace(variant="dynamic"))
-    for seconds in (100.0, 1.0, 0.1):
-        bundler.ask([plain] * bundler.size(Kind.of(plain)).best())(seconds)
+    for seconds in (100.0, 10.0, 1.0, 0.1):
+        bundler.ask([plain] * bundler.size(Kind.of(plain)).best())(Told([], seconds, 3))
     assert bundler.size(Kind.of(plain)).best() == 1
     assert bundler.size(Kind.of(dynamic)).best() == MOST_VARYING
 
@@ -211,7 +223,7 @@ def _verdicts(cases: list[Case], backend: AnySize) -> list[Verdict]:
         while True:
             trial = taking.send(run_case(trial.case, backend))
     except StopIteration as end:
-        found = end.value[0]
+        found = end.value.verdicts
     return found
 
 
@@ -338,6 +350,30 @@ def test_a_fallback_is_that_of_the_programs_which_call_for_what_ran():
     assert len(backend.asked) == 1
     alone = [run_case(case, PartlyEager({"exp"})) for case in _named()]
     assert [(v.case_id, v.outcome, v.message) for v in verdicts] == [(v.case_id, v.outcome, v.message) for v in alone]
+
+
+def test_smaller_bundles_are_tried_as_long_as_none_was_right_as_it_stood():
+    size = BundleSize()
+    for whole, asked in ((False, 16), (True, 4), (True, 4)):
+        assert size.best() == asked
+        size.ask(asked)
+        size.learn(asked, 1.0 if whole else 100.0, whole=whole)
+
+
+@pytest.mark.usefixtures("_executors_are_believed")
+def test_a_kernel_that_a_decomposition_comes_to_is_that_of_the_program_which_is_decomposed():
+    lcm = Program(("x0",), (Call("torch.lcm", (Ref("x0"), Ref("x0")), {}, "v0"),), Ref("v0"))
+    integers = _case(22, "torch.lcm").replace(program=lcm, inputs={"x0": torch.tensor([4, 6])})
+
+    class Decomposing(PartlyEager):
+        def compile(self, fn, args):
+            run = super().compile(fn, args)
+            run.evidence["ran"] |= {"eager": ["aten::gcd"]} if "lcm" in self.asked[-1] else {}
+            return run
+
+    backend = Decomposing(set())
+    assert _outcomes(_verdicts([*_named(NAMES[:3]), integers], backend)) == ["pass", "pass", "pass", "fallback"]
+    assert len(backend.asked) == 1
 
 
 @pytest.mark.usefixtures("_executors_are_believed")
