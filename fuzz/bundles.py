@@ -21,7 +21,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.fx import keeps_graph
 from torchstone.conformance.repro.place import failing_place
 from torchstone.conformance.runner.retry import Trial, case_labels
-from torchstone.conformance.variants.registry import is_run_as_it_is, takes_bundles
+from torchstone.conformance.variants.registry import bundle_of, is_run_as_it_is
 from torchstone.fuzz.desk import R, Trying
 from torchstone.fuzz.generator.generate import DRAWS
 from torchstone.fuzz.left_to_eager import LeftToEager, left_to_eager, verdict_of_one
@@ -29,8 +29,6 @@ from torchstone.reducers.asking import Ask, Asking
 
 SIZES = (16, 4, 2, 1)
 """Programs in a bundle. More of them save little, and are taken apart more often."""
-MOST_VARYING = 4
-"""Programs in a bundle whose variant compiles all of it several times: a trial may take so long and no longer."""
 PATIENCE = 200
 """Programs drawn after one until it is asked with those that have come to stand with it so far."""
 
@@ -41,7 +39,7 @@ class Kind:
 
     ``turn`` are the later calls that are made of it (``execution.later_calls``). One that takes gradients is compiled
     in another way, and so is one that takes them more than once. Control flow is what many compilers refuse: the others
-    are not to be taken apart for it.
+    are not to be taken apart for it. Up to ``most`` are asked as one.
     """
 
     variant: str
@@ -49,11 +47,7 @@ class Kind:
     keeps_graph: bool
     controls_flow: bool
     turn: int | None
-
-    @property
-    def most(self) -> int:
-        """How many programs of the kind are asked as one, at most."""
-        return MOST_VARYING if self.variant else SIZES[0]
+    most: int
 
     @classmethod
     def of(cls, case: Case) -> Kind | None:
@@ -61,12 +55,13 @@ class Kind:
 
         It draws random numbers, and others would change what it draws, or its variant asks one case by itself.
         """
-        if DRAWS in case.tags or not takes_bundles(case) or not may_be_member(case):
+        most = bundle_of(case) or SIZES[0]
+        if DRAWS in case.tags or most == 1 or not may_be_member(case):
             return None
         variant = "" if is_run_as_it_is(case) else case.variant
         program = case.program
         controls_flow = any(call.bodies() for call in program.calls)
-        return cls(variant, program.differentiates, keeps_graph(program), controls_flow, turn_of(case))
+        return cls(variant, program.differentiates, keeps_graph(program), controls_flow, turn_of(case), most)
 
 
 class BundleSize:
@@ -74,7 +69,6 @@ class BundleSize:
 
     def __init__(self, most: int = SIZES[0]) -> None:
         self._sizes = [size for size in SIZES if size <= most]
-        self._asked: Counter[int] = Counter()
         self._bundles: Counter[int] = Counter()
         self._whole: Counter[int] = Counter()
         self._seconds: dict[int, float] = {}
@@ -85,15 +79,11 @@ class BundleSize:
         The largest is the first. One that was right as it stood says that a smaller one saves nothing.
         """
         for size in self._sizes:
-            if not self._asked[size]:
+            if not self._bundles[size]:
                 return size
             if self._whole[size]:
                 break
-        return min((size for size in self._sizes if self._bundles[size]), key=self._each, default=self._sizes[0])
-
-    def ask(self, size: int) -> None:
-        """Take note that a bundle is being asked."""
-        self._asked[size] += 1
+        return min((size for size in self._sizes if self._bundles[size]), key=self._each)
 
     def learn(self, size: int, seconds: float, *, whole: bool = False) -> None:
         """Take note of what a bundle took, and whether it was asked as a whole and no more."""
@@ -136,14 +126,10 @@ class Bundler:
         while self._waiting:
             yield self._waiting.pop(next(iter(self._waiting)))
 
-    def ask(self, group: Sequence[Case]) -> Callable[[Told], None]:
-        """Take note that a bundle is being asked; what is returned is called with what became of it."""
-        kind = Kind.of(group[0])
-        if kind is None:
-            return lambda told: None
-        size = self.size(kind)
-        size.ask(len(group))
-        return lambda told: size.learn(len(group), told.seconds, whole=told.trials == 1)
+    def learn(self, group: Sequence[Case], told: Told) -> None:
+        """Take note of what became of programs that were asked as one."""
+        if kind := Kind.of(group[0]):
+            self.size(kind).learn(len(group), told.seconds, whole=told.trials == 1)
 
 
 @dataclass(frozen=True)

@@ -195,11 +195,10 @@ class _Campaign:
             if case is None and not self._ready:
                 return False
         group = self._ready.popleft()
-        learn = self._bundler.ask(group)
 
         def told(found: Told) -> None:
             self._asked -= 1
-            learn(found)
+            self._bundler.learn(group, found)
             for case, verdict in zip(group, found.verdicts, strict=True):
                 self._take(case, verdict)
 

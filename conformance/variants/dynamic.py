@@ -271,12 +271,12 @@ EVERY_SIZE = Variant(
     _every_size,
     compare_at_other_sizes,
     compiled_alone=True,
-    takes_bundles=True,
+    bundle_of=2,
 )
 LEADING_SIZE = Variant(
     "Compiled once with the leading size free, run at several.",
     lambda case: _free(case, BATCH),
     compare_at_other_sizes,
     compiled_alone=True,
-    takes_bundles=True,
+    bundle_of=2,
 )

@@ -100,6 +100,6 @@ def is_run_as_it_is(case: Case) -> bool:
     return case.variant not in VARIANTS or VARIANTS.load(case.variant).run is None
 
 
-def takes_bundles(case: Case) -> bool:
-    """Whether several cases of this one's variant can be asked as one (``program.bundle``)."""
-    return is_run_as_it_is(case) or VARIANTS.load(case.variant).takes_bundles
+def bundle_of(case: Case) -> int | None:
+    """Of how many cases of this one's variant a bundle may be (``program.bundle``); None for as many as you like."""
+    return None if is_run_as_it_is(case) else VARIANTS.load(case.variant).bundle_of

@@ -258,5 +258,5 @@ REWRITTEN = Variant(
     _make,
     compare_rewritten,
     compiled_alone=True,
-    takes_bundles=True,
+    bundle_of=4,
 )

@@ -17,7 +17,7 @@ from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.runner.retry import CaseResult
 from torchstone.conformance.variants.backward import backward
-from torchstone.fuzz.bundles import MOST_VARYING, PATIENCE, Bundler, BundleSize, Kind, Told, told_apart, trials
+from torchstone.fuzz.bundles import PATIENCE, Bundler, BundleSize, Kind, Told, told_apart, trials
 from torchstone.fuzz.desk import Desk
 from torchstone.fuzz.generator.generate import DRAWS
 from torchstone.reducers.asking import Ask
@@ -156,13 +156,13 @@ def test_programs_go_with_those_that_are_compiled_and_called_as_they_are():
 
 
 def test_programs_compiled_for_any_size_are_asked_together_whatever_their_sizes():
-    numbers = _of_one_turn(MOST_VARYING + 1)
+    numbers = _of_one_turn(5)
     cases = [
         _case(index).replace(variant="dynamic", inputs={"x0": torch.ones(2 + at)}) for at, index in enumerate(numbers)
     ]
     kind = Kind.of(cases[0])
     assert {Kind.of(case) for case in cases} == {kind}
-    assert Bundler().size(kind).best() == kind.most == MOST_VARYING
+    assert Bundler().size(kind).best() == kind.most > 1
 
 
 def test_a_program_does_not_wait_for_long():
@@ -175,7 +175,6 @@ def test_bundles_are_as_large_as_it_pays(seconds, best):
     size = BundleSize()
     for _ in range(40):
         asked = size.best()
-        size.ask(asked)
         size.learn(asked, seconds(asked))
     assert size.best() == best
 
@@ -184,9 +183,9 @@ def test_how_large_a_bundle_is_is_learned_of_programs_that_are_compiled_alike():
     bundler = Bundler()
     plain, dynamic = (_case(2), _case(6).replace(variant="dynamic"))
     for seconds in (100.0, 10.0, 1.0, 0.1):
-        bundler.ask([plain] * bundler.size(Kind.of(plain)).best())(Told([], seconds, 3))
+        bundler.learn([plain] * bundler.size(Kind.of(plain)).best(), Told([], seconds, 3))
     assert bundler.size(Kind.of(plain)).best() == 1
-    assert bundler.size(Kind.of(dynamic)).best() == MOST_VARYING
+    assert bundler.size(Kind.of(dynamic)).best() == Kind.of(dynamic).most
 
 
 class AnySize:
@@ -356,7 +355,6 @@ def test_smaller_bundles_are_tried_as_long_as_none_was_right_as_it_stood():
     size = BundleSize()
     for whole, asked in ((False, 16), (True, 4), (True, 4)):
         assert size.best() == asked
-        size.ask(asked)
         size.learn(asked, 1.0 if whole else 100.0, whole=whole)
 
 
