@@ -1,6 +1,7 @@
 """Independent programs asked as one: where compiling takes most of the time, it is spent once for many of them.
 
-A bundle that is right says that each of its programs is. Of any other, each half is asked by itself, down to the
+A bundle that is right says that each of its programs is; of which the backend left a part to eager, ``left_to_eager``
+tells. Of any other, each half is asked by itself, down to the
 program that it is about, so that what is reported never depends on which programs stood together. Where the verdict
 names a result, the program that it is of is asked first.
 """
@@ -10,52 +11,84 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from torchstone.conformance.execution.verdict import CORRECT, Verdict
+from torchstone.conformance.execution.later_calls import turn_of
+from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
+from torchstone.conformance.program.bundle import bundle, may_be_member
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.fx import keeps_graph
 from torchstone.conformance.repro.place import failing_place
 from torchstone.conformance.runner.retry import Trial, case_labels
-from torchstone.conformance.variants import dynamic
-from torchstone.conformance.variants.registry import is_run_as_it_is
+from torchstone.conformance.variants.registry import bundle_of, is_run_as_it_is
 from torchstone.fuzz.desk import R, Trying
 from torchstone.fuzz.generator.generate import DRAWS
+from torchstone.fuzz.left_to_eager import LeftToEager, left_to_eager, verdict_of_one
 from torchstone.reducers.asking import Ask, Asking
 
-SIZES = (1, 4, 16)
+SIZES = (16, 4, 2, 1)
 """Programs in a bundle. More of them save little, and are taken apart more often."""
-LEAST = 2
-"""Bundles of a size before its time is taken for typical."""
-MOST_VARYING = 8
-"""Programs in a bundle that is compiled for any size: each call with another size may compile all of it again."""
-PATIENCE = 100
+PATIENCE = 200
 """Programs drawn after one until it is asked with those that have come to stand with it so far."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What programs that are asked as one have in common: then each is asked all that it would be alone.
+
+    ``turn`` are the later calls that are made of it (``execution.later_calls``). One that takes gradients is compiled
+    in another way, and so is one that takes them more than once. Control flow is what many compilers refuse: the others
+    are not to be taken apart for it. Up to ``most`` are asked as one.
+    """
+
+    variant: str
+    differentiates: bool
+    keeps_graph: bool
+    controls_flow: bool
+    turn: int | None
+    most: int
+
+    @classmethod
+    def of(cls, case: Case) -> Kind | None:
+        """The kind of a program; None for one that stays alone.
+
+        It draws random numbers, and others would change what it draws, or its variant asks one case by itself.
+        """
+        most = bundle_of(case) or SIZES[0]
+        if DRAWS in case.tags or most == 1 or not may_be_member(case):
+            return None
+        variant = "" if is_run_as_it_is(case) else case.variant
+        program = case.program
+        controls_flow = any(call.bodies() for call in program.calls)
+        return cls(variant, program.differentiates, keeps_graph(program), controls_flow, turn_of(case), most)
 
 
 class BundleSize:
     """How many programs to ask as one: as many as took the least time each so far, what was taken apart included."""
 
-    def __init__(self) -> None:
-        self._asked: Counter[int] = Counter()
+    def __init__(self, most: int = SIZES[0]) -> None:
+        self._sizes = [size for size in SIZES if size <= most]
         self._bundles: Counter[int] = Counter()
+        self._whole: Counter[int] = Counter()
         self._seconds: dict[int, float] = {}
 
     def best(self) -> int:
-        """Return the size to ask next: one that was hardly asked yet, or the best of those that are known."""
-        for size in SIZES:
-            if self._asked[size] < LEAST:
+        """Return the size to ask next: the best of those known, or a smaller one where each of these was taken apart.
+
+        The largest is the first. One that was right as it stood says that a smaller one saves nothing.
+        """
+        for size in self._sizes:
+            if not self._bundles[size]:
                 return size
-        return min((size for size in SIZES if self._bundles[size]), key=self._each, default=SIZES[-1])
+            if self._whole[size]:
+                break
+        return min((size for size in self._sizes if self._bundles[size]), key=self._each)
 
-    def ask(self, size: int) -> None:
-        """Take note that a bundle is being asked."""
-        self._asked[size] += 1
-
-    def learn(self, size: int, seconds: float) -> None:
-        """Take note of what a bundle took."""
+    def learn(self, size: int, seconds: float, *, whole: bool = False) -> None:
+        """Take note of what a bundle took, and whether it was asked as a whole and no more."""
         self._bundles[size] += 1
+        self._whole[size] += whole
         self._seconds[size] = self._seconds.get(size, 0.0) + seconds
 
     def _each(self, size: int) -> float:
@@ -66,63 +99,60 @@ class BundleSize:
 class Bundler:
     """Programs that wait for others like them."""
 
-    size: BundleSize = field(default_factory=BundleSize)
-    _waiting: dict[Hashable, list[Case]] = field(default_factory=dict)
+    _sizes: dict[tuple[str, bool], BundleSize] = field(default_factory=dict)
+    _waiting: dict[Kind, list[Case]] = field(default_factory=dict)
+
+    def size(self, kind: Kind) -> BundleSize:
+        """How many programs of a kind to ask as one: learned of all that are compiled in the same way."""
+        return self._sizes.setdefault((kind.variant, kind.differentiates), BundleSize(kind.most))
 
     def add(self, case: Case) -> Iterator[list[Case]]:
         """Take a program up, and yield what is to be asked now: programs to be asked as one."""
-        key = _kind(case)
-        if key is None:
+        kind = Kind.of(case)
+        if kind is None:
             yield [case]
         else:
-            self._waiting.setdefault(key, []).append(case)
+            self._waiting.setdefault(kind, []).append(case)
         for kind, group in list(self._waiting.items()):
-            best = self.size.best()
-            if len(group) >= (min(best, MOST_VARYING) if kind else best) or group[0].index + PATIENCE < case.index:
-                yield self._waiting.pop(kind)
+            best = self.size(kind).best()
+            if len(group) >= best or group[0].index + PATIENCE < case.index:
+                yield group[:best]
+                self._waiting[kind] = group[best:]
+                if not self._waiting[kind]:
+                    del self._waiting[kind]
 
     def rest(self) -> Iterator[list[Case]]:
         """Yield what still waits."""
         while self._waiting:
             yield self._waiting.pop(next(iter(self._waiting)))
 
-
-def _kind(case: Case) -> Hashable | None:
-    """What programs that are asked as one have in common: nothing, or which sizes they are called with.
-
-    None for one that stays alone: it draws random numbers, and others would change what it draws, or its variant
-    compiles or calls it in another way.
-    """
-    if DRAWS in case.tags:
-        return None
-    if is_run_as_it_is(case):
-        return ()
-    if case.variant not in (dynamic.DYNAMIC, dynamic.BATCH):
-        return None
-    planned = dynamic.plan(case)
-    if planned is None:
-        return None
-    rows = next((tensor.shape[0] for tensor in case.args if tensor.dim()), 0) if case.variant == dynamic.BATCH else 0
-    return (case.variant, rows, len(planned.others), len(planned.small), case.program.differentiates)
+    def learn(self, group: Sequence[Case], told: Told) -> None:
+        """Take note of what became of programs that were asked as one."""
+        if kind := Kind.of(group[0]):
+            self.size(kind).learn(len(group), told.seconds, whole=told.trials == 1)
 
 
-def may_be_one(cases: Sequence[Case]) -> bool:
-    """Whether programs that a bundle was made of are all asked what each would be: eager takes all of its sizes."""
-    kind = _kind(cases[0])
-    return len(cases) == 1 or kind == () or _kind(bundle(cases)) == kind
+@dataclass(frozen=True)
+class Told:
+    """The verdict of each program of a bundle, the seconds that all of it took, and how many trials it was."""
+
+    verdicts: list[Verdict]
+    seconds: float
+    trials: int
 
 
-def told_apart(cases: Sequence[Case]) -> Trying[tuple[list[Verdict], float]]:
-    """The verdict of each program, asked as one as long as that is right; and the seconds that all of it took."""
+def told_apart(cases: Sequence[Case]) -> Trying[Told]:
+    """What becomes of programs that are asked as one as long as that is right."""
     taking = _apart(cases, lambda case, verdict: False, once=False)
-    seconds, verdict = 0.0, None
+    seconds, trials, verdict = 0.0, 0, None
     while True:
         try:
             trial = next(taking) if verdict is None else taking.send(verdict)
         except StopIteration as end:
-            return end.value, seconds
+            return Told(end.value, seconds, trials)
         verdict = yield trial
         seconds += verdict.seconds
+        trials += 1
 
 
 def trials(asking: Asking[R], *, together: bool) -> Trying[R]:
@@ -133,10 +163,23 @@ def trials(asking: Asking[R], *, together: bool) -> Trying[R]:
             ask = next(asking) if verdicts is None else asking.send(verdicts)
         except StopIteration as end:
             return end.value
-        if together and not ask.fresh and all(_kind(case) == () for case in ask.cases):
-            verdicts = yield from _apart(ask.cases, ask.enough, once=True)
+        if together and not ask.fresh:
+            verdicts = yield from _with_their_like(ask)
         else:
             verdicts = yield from _one_by_one(ask)
+
+
+def _with_their_like(ask: Ask) -> Trying[list[Verdict]]:
+    """Cases in their order, those as one that follow each other and are of one kind, if it is compiled once."""
+    verdicts: list[Verdict] = []
+    for kind, group in itertools.groupby(ask.cases, Kind.of):
+        cases = list(group)
+        parts = [cases] if kind and not kind.variant else [[case] for case in cases]
+        for part in parts:
+            verdicts += yield from _apart(part, ask.enough, once=True)
+            if ask.told(verdicts):
+                return verdicts
+    return verdicts
 
 
 def _one_by_one(ask: Ask) -> Trying[list[Verdict]]:
@@ -150,11 +193,15 @@ def _one_by_one(ask: Ask) -> Trying[list[Verdict]]:
 
 def _apart(cases: Sequence[Case], enough: Callable[[Case, Verdict], bool], *, once: bool) -> Trying[list[Verdict]]:
     """The verdicts of programs in their order, at least up to the first that is enough."""
-    verdict = yield Trial(bundle(cases), once=once)
+    # Of a bundle that kills its worker no verdict is told: there is no need to see whether it does so again.
+    verdict = yield Trial(bundle(cases), once=once or len(cases) > 1)
     if len(cases) == 1:
         return [verdict]
-    if verdict.outcome in CORRECT:
-        share = verdict.seconds / len(cases)
+    share = verdict.seconds / len(cases)
+    if verdict.outcome is Outcome.FALLBACK and not once:
+        if (left := left_to_eager(cases, verdict)) is not None and (left.ran or not left.open):
+            return (yield from _without(cases, verdict, left, enough))
+    elif verdict.outcome in CORRECT:
         return [dataclasses.replace(verdict, **case_labels(case), seconds=share) for case in cases]
     at = _suspect(cases, verdict)
     half = len(cases) // 2
@@ -168,6 +215,22 @@ def _apart(cases: Sequence[Case], enough: Callable[[Case, Verdict], bool], *, on
     return verdicts
 
 
+def _without(
+    cases: Sequence[Case], verdict: Verdict, left: LeftToEager, enough: Callable[[Case, Verdict], bool]
+) -> Trying[list[Verdict]]:
+    """The verdicts of programs that are right, of some of which it is known that they were left in part to eager.
+
+    Where something ran and it is not known for which of them, the others are asked again without these.
+    """
+    share = verdict.seconds / len(cases)
+    found = {at: verdict_of_one(cases[at], verdict, left.ran.get(at, ()), share) for at in range(len(cases))}
+    others = [at for at in range(len(cases)) if at not in left.ran]
+    if left.open and others:
+        again = yield from _apart([cases[at] for at in others], enough, once=False)
+        found |= dict(zip(others, again, strict=False))
+    return [found[at] for at in range(len(cases))]
+
+
 def _suspect(cases: Sequence[Case], verdict: Verdict) -> int | None:
     """Which program of a bundle the result is of that a verdict names, if it names one."""
     place = failing_place(verdict)
@@ -177,20 +240,3 @@ def _suspect(cases: Sequence[Case], verdict: Verdict) -> int | None:
         return place.path[0] if place.path[0] < len(cases) else None
     ends = itertools.accumulate(len(case.program.inputs) for case in cases)
     return next((at for at, end in enumerate(ends) if place.path[0] < end), None)
-
-
-def bundle(cases: Sequence[Case]) -> Case:
-    """Return one program that does what each of them does, on the inputs of all; a single one is itself."""
-    if len(cases) == 1:
-        return cases[0]
-    inputs, calls, outputs = {}, [], []
-    for number, case in enumerate(cases):
-        names = [*case.program.inputs, *(call.result for call in case.program.calls)]
-        program = case.program.rename({name: f"p{number}_{name}" for name in names})
-        inputs |= dict(zip(program.inputs, case.inputs.values(), strict=True))
-        calls += program.calls
-        outputs.append(program.outputs)
-    first = cases[0]
-    tags = tuple(dict.fromkeys(itertools.chain.from_iterable(case.tags for case in cases)))
-    program = Program(tuple(inputs), tuple(calls), outputs)
-    return first.replace(program=program, inputs=inputs, op=f"{len(cases)}-programs", tags=tags)

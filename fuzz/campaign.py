@@ -14,15 +14,15 @@ from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call
 from torchstone.conformance.runner.pool import Pool
-from torchstone.fuzz.bundles import Bundler, may_be_one, told_apart
+from torchstone.fuzz.bundles import Bundler, Told, told_apart
 from torchstone.fuzz.desk import Desk
 from torchstone.fuzz.findings import Findings
 from torchstone.fuzz.generator.generate import Drafts
 from torchstone.fuzz.generator.rules import OpRule
 from torchstone.fuzz.generator.variants import nth_case
 from torchstone.fuzz.guidance import Guidance
-from torchstone.fuzz.saved import save
-from torchstone.fuzz.triage import Triage
+from torchstone.fuzz.saved import forget_unsorted, keep_unsorted, save
+from torchstone.fuzz.triage import GRACE, Triage
 from torchstone.fuzz.vocabulary import Vocabulary
 
 SAVE_SECONDS = 5.0
@@ -71,7 +71,7 @@ class Tally:
 
     ``drawn`` is the number of the first program that was not made, ``pending`` are those that are not done with;
     ``earlier`` the seconds before the campaign was stopped and gone on with; ``right`` are the last programs that did
-    not fail; ``trying`` and ``reducing`` say what is being done.
+    not fail; ``unsorted`` are failures that it ended before; ``trying`` and ``reducing`` say what is being done.
     """
 
     started: float = field(default_factory=time.monotonic)
@@ -87,6 +87,7 @@ class Tally:
     findings: Findings = field(default_factory=Findings)
     right: deque[Case] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     pending: list[int] = field(default_factory=list)
+    unsorted: list[Case] = field(default_factory=list)
     trying: str = ""
     reducing: str = ""
     interrupted: bool = False
@@ -109,6 +110,9 @@ def run_campaign(
 ) -> Tally:
     """Run a campaign, or go on with one: ``tally`` has what it did. Ctrl-C ends it early.
 
+    When the time is up no program is drawn any more, and soon after that what is still being done is left as it is:
+    a reduction at the simplest case so far, failures that wait in files of their own.
+
     A folder per finding is written to ``plan.out`` as it is found, and ``campaign.json`` every few seconds; ``keep`` is
     then called with whether the campaign has finished. Raises InputError when the folder cannot be written,
     HarnessError when the backend's workers cannot start.
@@ -121,6 +125,8 @@ def run_campaign(
         progress(tally)
         if campaign is not None:
             campaign.triage.tick()
+            if tally.seconds >= plan.seconds + GRACE:
+                raise _TimeIsUp
 
     with Pool(plan.backend, python=plan.python, jobs=plan.jobs, timeout=plan.timeout, tick=tick) as pool:
         campaign = _Campaign(plan, tally, pool)
@@ -130,15 +136,25 @@ def run_campaign(
                     save(plan, tally, finished=False)
                     keep(tally, False)
                 progress(tally)
-            finish_scripts(campaign.triage, tally, progress)
+                if tally.seconds >= plan.seconds + GRACE:
+                    break
+            while campaign.triage.tick() and tally.seconds < plan.seconds + GRACE:
+                progress(tally)
+                time.sleep(SCRIPT_SECONDS)
+        except _TimeIsUp:
+            pass
         except KeyboardInterrupt:
             tally.interrupted = True
-            campaign.triage.keep()
         finally:
-            campaign.triage.close()
-    save(plan, tally, finished=not tally.interrupted)
-    keep(tally, not tally.interrupted)
+            campaign.leave()
+    finished = not (tally.interrupted or tally.unsorted)
+    save(plan, tally, finished=finished)
+    keep(tally, finished)
     return tally
+
+
+class _TimeIsUp(Exception):
+    """The campaign is over, whatever is being done."""
 
 
 def finish_scripts(triage: Triage, tally: Tally, progress: Callable[[Tally], None]) -> None:
@@ -159,29 +175,31 @@ class _Campaign:
         self._ready: deque[list[Case]] = deque()
         self._asked = 0  # bundles that have not all their verdicts
         self._saved = tally.seconds
+        self._again = deque(tally.unsorted)  # failures of before
+        tally.unsorted = []
         self._programs = self._draw()
 
     def ask(self) -> bool:
         """Ask one more bundle. Where failures wait, a worker is left to them; where many do, all are."""
         if self.triage and (self._asked >= self.desk.jobs - 1 or len(self.triage) >= MOST_FAILURES):
             return False
+        if self._again and not self._out_of_time():
+            self._ask_again(self._again.popleft())
+            return True
         while not self._ready:
             if self._out_of_time():
                 return False
             case = next(self._programs, None)
             found = self._bundler.rest() if case is None else self._bundler.add(case)
-            self._ready += (part for group in found for part in _as_they_may(group))
+            self._ready += found
             if case is None and not self._ready:
                 return False
         group = self._ready.popleft()
-        size = self._bundler.size
-        size.ask(len(group))
 
-        def told(found: tuple[list[Verdict], float]) -> None:
-            verdicts, seconds = found
+        def told(found: Told) -> None:
             self._asked -= 1
-            size.learn(len(group), seconds)
-            for case, verdict in zip(group, verdicts, strict=True):
+            self._bundler.learn(group, found)
+            for case, verdict in zip(group, found.verdicts, strict=True):
                 self._take(case, verdict)
 
         self._asked += 1
@@ -189,6 +207,29 @@ class _Campaign:
         self.tally.trying = first if len(group) == 1 else f"{first} and {len(group) - 1} more as one"
         self.desk.drive(told_apart(group), told)
         return True
+
+    def _ask_again(self, case: Case) -> None:
+        """Ask a program that failed and was counted, and have its failure sorted now."""
+
+        def told(found: Told) -> None:
+            self._asked -= 1
+            (verdict,) = found.verdicts
+            if verdict.failed:
+                self.triage.add(case, verdict, lambda: forget_unsorted(self.plan, case))
+            else:
+                forget_unsorted(self.plan, case)
+
+        self._asked += 1
+        self.desk.drive(told_apart([case]), told)
+
+    def leave(self) -> None:
+        """End what is still being done; failures that have not been sorted are kept for a campaign that goes on."""
+        left = [*self.triage.leave(), *self._again]
+        self.triage.close()
+        keep_unsorted(self.plan, left)
+        kept = {case.index for case in left}
+        self.tally.pending = [index for index in self.tally.pending if index not in kept]
+        self.tally.unsorted = left
 
     def _draw(self) -> Iterator[Case]:
         """The programs that have no verdict yet, without the causes that are known."""
@@ -235,10 +276,6 @@ class _Campaign:
         if due:
             self._saved = self.tally.seconds
         return due
-
-
-def _as_they_may(group: list[Case]) -> list[list[Case]]:
-    return [group] if may_be_one(group) else [[case] for case in group]
 
 
 def count(tally: Tally, case: Case, verdict: Verdict) -> None:

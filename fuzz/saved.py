@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import InputError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from torchstone.fuzz.campaign import CampaignOptions, Tally
 
 CAMPAIGN = "campaign.json"
+UNSORTED = "unsorted"
+"""The folder of the failures that a campaign ended before it had sorted."""
 
 
 def settings(plan: CampaignOptions) -> dict[str, Any]:
@@ -51,6 +54,7 @@ def record(plan: CampaignOptions, tally: Tally, *, finished: bool) -> dict[str, 
         "pending": sorted(tally.pending),
         "programs": tally.tried,
         "left_out": tally.left_out,
+        "unsorted": [case.id for case in tally.unsorted],
         "outcomes": dict(tally.outcomes),
         "drafts": vars(tally.drafts),
         **tally.reached.to_json(),
@@ -89,9 +93,27 @@ def resume(plan: CampaignOptions, tally: Tally) -> bool:
         tally.dtypes = Counter({str(name): int(count) for name, count in record["dtypes"].items()})
         for told in record["findings"]:
             tally.findings.restore(_finding(told, plan.out, plan.backend))
+        tally.unsorted = [Case.load(file) for file in sorted((plan.out / UNSORTED).glob("*.safetensors"))]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} is no campaign's: {error!r}; remove it, or choose another --out") from error
     return True
+
+
+def keep_unsorted(plan: CampaignOptions, cases: Sequence[Case]) -> None:
+    """Write failures that a campaign has not sorted, each into a file."""
+    for case in cases:
+        path = _unsorted(plan, case)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        case.save(path)
+
+
+def forget_unsorted(plan: CampaignOptions, case: Case) -> None:
+    """Remove the file of a failure that has been sorted since."""
+    _unsorted(plan, case).unlink(missing_ok=True)
+
+
+def _unsorted(plan: CampaignOptions, case: Case) -> Path:
+    return plan.out / UNSORTED / f"{file_name(case.id)}.safetensors"
 
 
 def known_findings(folder: Path, backend: str) -> list[FuzzFinding]:

@@ -17,6 +17,7 @@ from torchstone.fuzz.findings import FuzzFinding
 from torchstone.reducers.asking import Asking
 from torchstone.reducers.engine import ONE_BY_ONE, Ahead, Budget
 from torchstone.reducers.failure import reducing
+from torchstone.reducers.progress import Progress
 from torchstone.reducers.script_run import RunningScript
 from torchstone.reducers.signature import signature
 from torchstone.reducers.write import CASE, SUMMARY, start_script, write_reduction, write_script_run
@@ -31,7 +32,7 @@ MOST_AHEAD = 8
 """Trials of a reduction that are asked as one, at most."""
 
 GRACE = 15.0
-"""Seconds after the end of a campaign in which what is being reduced may become simpler still."""
+"""Seconds after the end of a campaign in which what is being reduced may become simpler still, and is confirmed."""
 
 
 class Triage:
@@ -45,7 +46,9 @@ class Triage:
         self._together = together
         self._waiting: deque[tuple[Case, Verdict, Callable[[], None]]] = deque()
         self._busy = False
+        self._sorting: Case | None = None  # what is being sorted, as long as it is no finding yet
         self._finding: FuzzFinding | None = None  # the one that is being reduced
+        self._so_far: Case | None = None  # the simplest case of it
         self._scripts: deque[FuzzFinding] = deque()
         self._running: tuple[FuzzFinding, RunningScript] | None = None
 
@@ -72,8 +75,9 @@ class Triage:
 
     def _sort(self, case: Case, verdict: Verdict) -> Asking[None]:
         """Reduce a failure that no known finding explains."""
-        tally = self._tally
+        tally, self._sorting, self._so_far = self._tally, case, None
         rest = yield from tally.findings.unexplained(case, verdict)
+        self._sorting = None
         if rest is None:
             return
         self._finding = finding = FuzzFinding(signature(verdict), rest, verdict, seen=[case.id])
@@ -86,6 +90,7 @@ class Triage:
                     self._plan.backend,
                     budget=Budget(seconds=min(self._plan.reduce_seconds, left)),
                     ahead=Ahead(1, MOST_AHEAD) if self._together else ONE_BY_ONE,
+                    keep=self._simpler,
                 )
             except InputError as error:
                 finding.verdict = _unstable(verdict, str(error))
@@ -94,8 +99,23 @@ class Triage:
                     yield from tally.findings.explain(finding, list(reversed(tally.right)))
         self.keep()
 
+    def _simpler(self, case: Case) -> None:
+        self._so_far = case
+
+    def leave(self) -> list[Case]:
+        """End at once: the finding at hand is taken up as it is now. Return the failures that are not sorted."""
+        self.keep()
+        left = [] if self._sorting is None else [self._sorting]
+        left += [case for case, _, _ in self._waiting]
+        self._waiting.clear()
+        self._sorting = None
+        return left
+
     def keep(self) -> None:
-        """Take up the finding at hand as it is now, if there is one, and write it down unless it is known."""
+        """Take up the finding at hand as it is now, if there is one, and write it down unless it is known.
+
+        ``torchstone reduce`` goes on with a reduction that has not ended.
+        """
         finding, self._finding = self._finding, None
         self._tally.reducing = ""
         if finding is None or self._tally.findings.add(finding) is not finding:
@@ -107,6 +127,8 @@ class Triage:
         else:
             finding.folder.mkdir(parents=True, exist_ok=True)
             finding.case.save(finding.folder / CASE)
+            if self._so_far is not None:
+                Progress(finding.folder, finding.case, self._plan.backend).write(self._so_far)
             told = json.dumps(finding.to_json(), indent=2)
             (finding.folder / SUMMARY).write_text(told + "\n", encoding="utf-8")
 

@@ -40,6 +40,26 @@ def eager_ops(among: Collection[str] | None = None) -> Iterator[Counter[str]]:
             ops[event.name] += 1
 
 
+@contextmanager
+def every_op() -> Iterator[Counter[str]]:
+    """Count, when the block is left, all the ATen ops that ran in it, by name, those that others call in turn too.
+
+    One that comes back to itself, as a Python rule for an op does that calls it, counts once.
+    """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    from torch.autograd.profiler import profile
+
+    ops: Counter[str] = Counter()
+    with profile(use_kineto=False) as seen:
+        yield ops
+    for event in cast(Any, seen).function_events or ():
+        above = event.cpu_parent
+        while above is not None and above.name != event.name:
+            above = above.cpu_parent
+        if above is None and _computes(event.name):
+            ops[event.name] += 1
+
+
 def operator_name(name: str) -> str:
     """The operator that a profiler's event is of: ``add`` of ``aten::add_``."""
     return name.partition("::")[2].strip("_")

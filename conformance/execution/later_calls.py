@@ -91,12 +91,18 @@ def plan_calls(case: Case, expected: Observed) -> Iterator[LaterCall]:
     if found is not None:
         yield LaterCall(VALUES, *found)
     yield LaterCall(MEMORY, case, expected, in_place=True)
-    turn = (case.index + zlib.crc32(case.variant.encode()) - _OF_DEFAULT) % TURNS
+    turn = turn_of(case)
     if turn == STRIDES_TURN and (other := _with_other_strides(case)) is not None:
         if (answer := eager_answer(other, expected)) is not None:
             yield LaterCall(STRIDES, other, answer)
     elif turn == PROGRAM_TURN:
         yield LaterCall(PROGRAM, case, expected, after_companion=True)
+
+
+def turn_of(case: Case) -> int | None:
+    """Whose turn a case is: ``STRIDES_TURN``, ``PROGRAM_TURN``, or nobody's."""
+    turn = (case.index + zlib.crc32(case.variant.encode()) - _OF_DEFAULT) % TURNS
+    return turn if turn in (STRIDES_TURN, PROGRAM_TURN) else None
 
 
 def _other_values_of_a_part(

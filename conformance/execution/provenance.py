@@ -21,6 +21,9 @@ from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.oracle.op_traits.execution import RUNS_IN_ANY_RUNTIME
 from torchstone.conformance.program.case import Case
 
+FOREIGN = "foreign"
+"""The key in the evidence of a ``fallback`` for the executors that had a part in it and are not the backend's own."""
+
 
 def classify(finding: Finding, backend: Any, executable: Callable[..., Any]) -> Finding:
     """Return the finding with what the callable tells of itself; a pass that others had a part in is a ``fallback``.
@@ -41,7 +44,9 @@ def classify(finding: Finding, backend: Any, executable: Callable[..., Any]) -> 
         others = {executor: ops for executor, ops in ran.items() if ops and executor not in own}
         if not others:
             return finding
-        return replace(finding, outcome=Outcome.FALLBACK, message="; ".join(map(_foreign_ops, others, others.values())))
+        message = "; ".join(map(_foreign_ops, others, others.values()))
+        evidence = finding.evidence | {FOREIGN: sorted(others)}
+        return replace(finding, outcome=Outcome.FALLBACK, message=message, evidence=evidence)
     return replace(finding, evidence=finding.evidence | {UNPROVEN: missing})
 
 

@@ -25,6 +25,7 @@ from torchstone.conformance.execution.undefined_behavior import SEED, undefined_
 from torchstone.conformance.execution.verdict import CORRECT, FAILURES, Outcome, Stage
 from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.oracle.parts import parts_of
+from torchstone.conformance.program.bundle import members, with_inputs
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.variants.backward import has_gradients, with_gradients
 from torchstone.conformance.variants.bundles import draws
@@ -54,12 +55,15 @@ LONG_OF, ELEMENTS = 4, 3 << 20
 class Plan:
     """``dims[i]`` are the dims of input ``i`` whose size may vary; ``others`` are the case at other sizes.
 
-    ``small`` is the case with all of these sizes 1, and 0.
+    ``small`` is the case with all of these sizes 1, and 0; ``long`` has millions of elements. Eager takes none of
+    ``refused``.
     """
 
     dims: tuple[tuple[int, ...], ...]
     others: tuple[Case, ...]
     small: tuple[Case, ...] = ()
+    long: tuple[Case, ...] = ()
+    refused: tuple[Case, ...] = ()
 
 
 def plan(case: Case) -> Plan | None:
@@ -132,8 +136,11 @@ def _free(case: Case, variant: str) -> Case:
 def compare_at_other_sizes(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
     """Compile each part of the case for any size, and compare with eager at its own sizes and others.
 
-    The finding is that of the first part that fails; else of one that is not correct, if there is one.
+    The finding is that of the first part that fails; else of one that is not correct, if there is one. A bundle is
+    compiled as one.
     """
+    if len(members(case)) > 1:
+        return _compare_part(case, backend, compiled)
     parts = parts_of(case.program, case.args)
     found = []
     for part in [part_of(case, program) for _, program in parts] if len(parts) > 1 else [case]:
@@ -148,7 +155,9 @@ def compare_at_other_sizes(case: Case, backend: Backend, compiled: Compiled | No
 
 
 def _compare_part(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
-    varying = None if undefined_behavior(case) else plan(case)
+    varying = None if undefined_behavior(case) else _whole_plan(case)
+    if varying is None and len(members(case)) > 1:
+        return Stage.CAPTURE, Finding(Outcome.UNTESTED, message="not every program of the bundle takes other sizes")
     if varying is None:
         return compare_with_eager(case, backend, compiled)
     try:
@@ -158,7 +167,7 @@ def _compare_part(case: Case, backend: Backend, compiled: Compiled | None) -> tu
     stage, finding = compare_with_eager(case, backend, compiled)
     if finding.outcome not in CORRECT:
         return stage, finding
-    for other in (*varying.others, *_long(case, varying.dims)):
+    for other in (*varying.others, *varying.long):
         stage, finding = compare_with_eager(other, backend, compiled)
         if finding.outcome not in CORRECT:
             return stage, _of_sizes(finding, other)
@@ -166,11 +175,41 @@ def _compare_part(case: Case, backend: Backend, compiled: Compiled | None) -> tu
         there, found = compare_with_eager(other, backend, compiled)
         if found.outcome is Outcome.MISMATCH:
             return there, _of_sizes(found, other)
-    for other in refused(_apart(case, varying.dims)):
+    for other in varying.refused:
         there, found = expect_refusal(case, other, backend, compiled)
         if found.outcome is Outcome.MISMATCH:
             return there, _of_sizes(found, other)
     return stage, finding
+
+
+def _whole_plan(case: Case) -> Plan | None:
+    """All sizes that a case is called with; a bundle with the next ones of each of its members at once.
+
+    What takes long, or has to be refused by one of them, is a call of its own, in which the others are as they are.
+    """
+    plans = [plan(member) for member in members(case)]
+    each = [_with_rest(member, one) for member, one in zip(members(case), plans, strict=True) if one is not None]
+    if len(each) < len(plans) or len(plans) == 1:
+        return each[0] if len(each) == len(plans) else None
+
+    def at_once(rows: Sequence[Sequence[Case]]) -> tuple[Case, ...]:
+        steps = [{at: one.inputs for at, one in enumerate(step) if one} for step in itertools.zip_longest(*rows)]
+        return tuple(with_inputs(case, step) for step in steps)
+
+    def one_by_one(rows: Sequence[Sequence[Case]]) -> tuple[Case, ...]:
+        return tuple(with_inputs(case, {at: one.inputs}) for at, row in enumerate(rows) for one in row)
+
+    return Plan(
+        tuple(itertools.chain.from_iterable(one.dims for one in each)),
+        at_once([one.others for one in each]),
+        at_once([one.small for one in each]),
+        one_by_one([one.long for one in each]),
+        one_by_one([one.refused for one in each]),
+    )
+
+
+def _with_rest(case: Case, varying: Plan) -> Plan:
+    return replace(varying, long=tuple(_long(case, varying.dims)), refused=tuple(refused(_apart(case, varying.dims))))
 
 
 def _of_sizes(finding: Finding, case: Case) -> Finding:
@@ -232,10 +271,12 @@ EVERY_SIZE = Variant(
     _every_size,
     compare_at_other_sizes,
     compiled_alone=True,
+    bundle_of=2,
 )
 LEADING_SIZE = Variant(
     "Compiled once with the leading size free, run at several.",
     lambda case: _free(case, BATCH),
     compare_at_other_sizes,
     compiled_alone=True,
+    bundle_of=2,
 )

@@ -30,7 +30,9 @@ class Variant:
     ``run(case, backend, compiled)`` tries the case made, in a worker, and returns the stage reached and the finding.
     None compiles the case once, calls it, and compares with eager: ``execution.run_case.compare_with_eager``.
     ``compiled`` is what compiling the case together with others gave, if that was done. A variant that compiles in a
-    way of its own is ``compiled_alone``: its cases are never compiled together with others.
+    way of its own is ``compiled_alone``: its cases are never compiled together with others. ``bundle_of`` is for one
+    that asks each of a bundle's ``members`` (``program.bundle``) what it would ask it alone, and compiles them as one:
+    how many at most, for all of it has to be done in the time of one case.
 
     ``try_eager``: whether ``apply`` runs eager at once, so that a case that eager refuses is untested and no worker is
     bothered. False where eager may end the process, as MKL's eigenvalues do for a NaN.
@@ -41,6 +43,7 @@ class Variant:
     run: Run | None = None
     try_eager: bool = True
     compiled_alone: bool = False
+    bundle_of: int = 1
 
 
 UNCHANGED = Variant("The case as its source gives it.", lambda case: case)

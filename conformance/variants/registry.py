@@ -98,3 +98,8 @@ def compiled_alone(case: Case) -> bool:
 def is_run_as_it_is(case: Case) -> bool:
     """Whether the case's variant is all in its program and inputs, as is one that nobody has registered."""
     return case.variant not in VARIANTS or VARIANTS.load(case.variant).run is None
+
+
+def bundle_of(case: Case) -> int | None:
+    """Of how many cases of this one's variant a bundle may be (``program.bundle``); None for as many as you like."""
+    return None if is_run_as_it_is(case) else VARIANTS.load(case.variant).bundle_of

@@ -13,8 +13,10 @@ and eager; and before one of the two is called wrong, eager is asked for both pr
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +39,7 @@ from torchstone.conformance.oracle.overflow.conversions import undefined_element
 from torchstone.conformance.oracle.pytree import dense, flatten, paths
 from torchstone.conformance.oracle.random.unwritten import calls_unwritten
 from torchstone.conformance.oracle.tolerances import real_dtype
+from torchstone.conformance.program.bundle import bundle, members
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import ProgramError
 from torchstone.conformance.program.program import Program
@@ -111,43 +114,67 @@ def compare_rewritten(case: Case, backend: Backend, compiled: Compiled | None) -
     stage, finding = compare_with_eager(case, backend, executable)
     if isinstance(executable, Exception) or finding.outcome not in JUDGED:
         return stage, finding
+    found = []
+    for member in members(case):
+        with contextlib.suppress(Exception):  # a program that is not rewritten
+            found.append(list(pairs(member)))
+            continue
+        found.append([])
     try:
-        found = list(pairs(case))
         run = observe(executable, case.fresh_args(), FILL)
-    except Exception:  # a program that is not rewritten, or that the backend refuses
+    except Exception:  # that the backend refuses
         return stage, finding
     asked = []
-    for pair in found:
-        reached, wrong = _compare(pair, backend, executable, run)
+    for step in itertools.zip_longest(*found):
+        some = {at: pair for at, pair in enumerate(step) if pair is not None}
+        reached, wrong = _compare(case, some, backend, executable, run)
         if wrong is not None:
             return reached, wrong
-        asked.append(pair.rewrite.name)
+        asked += [pair.rewrite.name for pair in some.values()]
     return stage, replace(finding, evidence=finding.evidence | {"rewritten": asked})
 
 
 def _compare(
-    pair: Pair, backend: Backend, executable: Callable[..., Any], run: Observed
+    case: Case, pairs: dict[int, Pair], backend: Backend, executable: Callable[..., Any], run: Observed
 ) -> tuple[Stage, Finding | None]:
-    """What is wrong with a pair, and at which stage."""
-    stage, evidence = Stage.COMPILE, {"rewrite": pair.rewrite.name, "program": str(pair.program)[:2000]}
+    """What is wrong with a pair, and at which stage. Of a bundle several are compiled as one, by member.
+
+    Where a backend refuses what one of these is rewritten to, each is asked by itself.
+    """
+    rewritten = bundle([pair.case.replace(program=pair.program) for pair in pairs.values()])
+    stage = Stage.COMPILE
     try:
-        other = backend.compile(pair.program, pair.case.fresh_args())
+        other = backend.compile(rewritten.program, rewritten.fresh_args())
         stage = Stage.RUN
-        again = observe(other, pair.case.fresh_args(), FILL)
-    except BackendUnsupported:
-        return stage, None
+        again = observe(other, rewritten.fresh_args(), FILL)
     except Exception as error:
         reached, finding = failure(error, stage)
-        if finding.outcome is Outcome.UNSUPPORTED:
-            return reached, None
-        message = f"rewritten ({pair.rewrite.name}): {finding.message}"
-        return reached, replace(finding, message=message, evidence=finding.evidence | evidence)
-    wrong = disagreement(pair, run, again)
-    if wrong is None or any(
-        is_nondeterministic(pair.case, one, seen) for one, seen in ((executable, run), (other, again))
-    ):
-        return Stage.COMPARE, None
-    return Stage.COMPARE, replace(wrong, evidence=wrong.evidence | evidence)
+        if isinstance(error, BackendUnsupported) or finding.outcome is Outcome.UNSUPPORTED:
+            apart = [{at: pair} for at, pair in pairs.items()] if len(pairs) > 1 else []
+            tried = (_compare(case, one, backend, executable, run) for one in apart)
+            return next(((where, wrong) for where, wrong in tried if wrong is not None), (stage, None))
+        names = ", ".join(dict.fromkeys(pair.rewrite.name for pair in pairs.values()))
+        told = f"rewritten ({names}): {finding.message}"
+        return reached, replace(finding, message=told, evidence=finding.evidence | _evidence(pairs.values()))
+    whole, agains = len(members(case)) > 1, again.outputs if len(pairs) > 1 else [again.outputs]
+    for (at, pair), given in zip(pairs.items(), agains, strict=True):
+        first = Observed(run.outputs[at], run.inputs) if whole else run
+        wrong = disagreement(pair, first, Observed(given, again.inputs))
+        runs = ((case, executable, run), (rewritten, other, again))
+        # Of a bundle it may be another member that is: this one is then asked by itself.
+        if wrong is None or (not whole and any(is_nondeterministic(*each) for each in runs)):
+            continue
+        said = wrong.evidence | _evidence([pair])
+        if whole and isinstance(where := said.get("where"), str):
+            said["where"] = where.replace("output", f"output[{at}]", 1)
+        return Stage.COMPARE, replace(wrong, evidence=said)
+    return Stage.COMPARE, None
+
+
+def _evidence(pairs: Iterable[Pair]) -> dict[str, str]:
+    pairs = list(pairs)
+    names = ", ".join(dict.fromkeys(pair.rewrite.name for pair in pairs))
+    return {"rewrite": names, "program": "\n".join(str(pair.program) for pair in pairs)[:2000]}
 
 
 def disagreement(pair: Pair, run: Observed, again: Observed) -> Finding | None:
@@ -231,4 +258,5 @@ REWRITTEN = Variant(
     _make,
     compare_rewritten,
     compiled_alone=True,
+    bundle_of=4,
 )

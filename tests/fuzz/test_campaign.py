@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from torchstone.cli import invoke
-from torchstone.cli.commands.fuzz import Progress
+from torchstone.cli.commands.fuzz import Progress, _left
+from torchstone.conformance.escape import shell_command
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.sources import opinfo
 from torchstone.fuzz import triage
 from torchstone.fuzz.campaign import CampaignOptions, Tally, run_campaign
 from torchstone.fuzz.generator.catalog import select_rules
+from torchstone.fuzz.saved import resume
 from torchstone.reducers.script_run import ScriptRun
 
 pytestmark = pytest.mark.usefixtures("fork_server")
@@ -121,6 +123,55 @@ def test_a_crash_is_found_kept_and_survived(tmp_path):
     assert "SIGSEGV" in finding.signature.message
     assert finding.reduction is not None
     assert finding.reduction.confirmed and not finding.reduction.complete
+
+
+def _swapped_sub(out: Path, seconds: float = 300.0) -> CampaignOptions:
+    rules = select_rules(("sub",))
+    return CampaignOptions("tests.mutants:swapped_sub", seconds, 0, out, must=rules, programs=30)
+
+
+@pytest.mark.usefixtures("scripts_not_run")
+def test_a_reduction_that_the_end_of_the_time_cuts_off_goes_on_with_reduce(tmp_path, monkeypatch, capsys):
+    tally, simpler = Tally(), triage.Triage._simpler
+
+    def time_is_up_at_the_second_step(self, case):
+        before, self.steps = getattr(self, "steps", 0), getattr(self, "steps", 0) + 1
+        simpler(self, case)
+        tally.earlier += 1e6 * (before == 1)
+
+    monkeypatch.setattr(triage.Triage, "_simpler", time_is_up_at_the_second_step)
+    run_campaign(_swapped_sub(tmp_path), tally=tally)
+    (finding,) = (f for f in tally.findings.ranked() if f.reduction is None)
+    assert finding.folder is not None
+    case = finding.folder / "case.safetensors"
+    assert Case.load(case).to_bytes() == finding.case.to_bytes()
+    words = ["reduce", str(case), "--backend", "tests.mutants:swapped_sub", "--out", str(finding.folder)]
+    assert shell_command(["torchstone", *words]) in "\n".join(_left(_swapped_sub(tmp_path), tally))
+    invoke(words)
+    assert f"going on from the case in {finding.folder / 'so-far.safetensors'}" in capsys.readouterr().err
+    assert json.loads((finding.folder / "summary.json").read_text())["complete"]
+
+
+@pytest.mark.usefixtures("scripts_not_run")
+def test_failures_that_the_end_of_the_time_leaves_are_sorted_by_a_campaign_that_goes_on(tmp_path):
+    tally = Tally()
+
+    def time_is_up_once_failures_wait(its: Tally) -> None:
+        if its.outcomes["mismatch"] >= 3:
+            its.earlier += 1e6
+
+    run_campaign(_swapped_sub(tmp_path), time_is_up_once_failures_wait, tally)
+    left = {case.id for case in tally.unsorted}
+    told = json.loads((tmp_path / "campaign.json").read_text())
+    assert left and set(told["unsorted"]) == left and not told["finished"]
+    assert len(list((tmp_path / "unsorted").iterdir())) == len(left)
+
+    again, longer = Tally(), _swapped_sub(tmp_path, 3e6)
+    assert resume(longer, again) and {case.id for case in again.unsorted} == left
+    run_campaign(longer, tally=again)
+    assert not again.unsorted and not list((tmp_path / "unsorted").iterdir())
+    assert left <= {name for finding in again.findings.ranked() for name in finding.seen}
+    assert json.loads((tmp_path / "campaign.json").read_text())["finished"]
 
 
 @pytest.mark.parametrize(

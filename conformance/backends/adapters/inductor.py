@@ -138,8 +138,11 @@ class _Executable:
         return results
 
 
-AUTOGRADS_OWN = ("aten::zeros", "aten::copy_")
-"""What autograd runs between what is compiled: gradients that are zero, and those that have to lie in another order."""
+AUTOGRADS_OWN = ("aten::zeros", "aten::copy_", "torch::autograd::GraphRoot")
+"""What autograd runs between what is compiled: gradients that are zero, and those that have to lie in another order.
+
+The last is where it begins, for several results, and no op at all.
+"""
 
 # In the code that inductor writes for a graph, a kernel of its own is compiled into a name.
 _KERNEL = re.compile(r"^(\w+) = async_compile\.\w+\(", re.MULTILINE)

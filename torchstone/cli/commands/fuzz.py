@@ -152,7 +152,7 @@ def _together(
     if tally.interrupted:
         warn("interrupted; the findings so far are kept. The same command with the same --seed and --out goes on")
         return INTERRUPTED
-    return FAILURES if len(tally.findings) else OK
+    return FAILURES if len(tally.findings) or tally.unsorted else OK
 
 
 def _keep(db: Store, plan: CampaignOptions, tally: Tally, told: dict[str, Any]) -> None:
@@ -310,8 +310,30 @@ def _show(plan: CampaignOptions, tally: Tally) -> None:
     ]
     for finding in tally.findings.known:
         say(f"known: {finding.name}: {len(finding.seen)} cases; {finding.cause or 'no cause known'}")
-    if not rows:
+    if not rows and not tally.unsorted:
         say("no new failures" if tally.findings.known else "no failures")
-        return
-    say(f"{len(rows)} findings, worst first; {plan.out / 'campaign.json'} has the details\n")
-    show_table(rows, list(rows[0]), TableFormat.table)
+    if rows:
+        say(f"{len(rows)} findings, worst first; {plan.out / 'campaign.json'} has the details\n")
+        show_table(rows, list(rows[0]), TableFormat.table)
+    for line in _left(plan, tally):
+        say(line)
+
+
+def _left(plan: CampaignOptions, tally: Tally) -> Iterator[str]:
+    """What was not done when the campaign ended, and the command that goes on with it."""
+    from torchstone.fuzz.saved import UNSORTED
+    from torchstone.fuzz.triage import UNSTABLE
+    from torchstone.reducers.write import CASE, SCRIPT
+
+    for finding in tally.findings.ranked():
+        if finding.folder is None or finding.record or finding.verdict.outcome in UNSTABLE:
+            continue
+        if finding.reduction is None or not finding.reduction.complete:
+            words = ["torchstone", "reduce", str(finding.folder / CASE), "--backend", plan.backend, "--out"]
+            command = shell_command([*words, str(finding.folder)])
+            yield f"not reduced to the end: {finding.name}; this goes on: {command}"
+        elif finding.script is None:
+            yield f"not run by itself: {finding.folder / SCRIPT}"
+    if tally.unsorted:
+        where = plan.out / UNSORTED
+        yield f"{len(tally.unsorted)} failures not sorted, in {where}: the same command with a longer --time goes on"

@@ -1,0 +1,109 @@
+"""Of programs that were right as one, which a backend left in part to eager.
+
+The verdict on a bundle tells which of PyTorch's kernels ran, and how often. A program calls for a kernel if eager runs
+it for that program; for one that eager runs for none, if PyTorch's own decompositions do. Where all programs together
+call for a kernel as often as it ran, it ran for each of them that does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from torchstone.compiler._torch import decompositions
+from torchstone.compiler._torch.modes import ComputingMode
+from torchstone.conformance.backends.eager_ops import every_op
+from torchstone.conformance.execution.provenance import FOREIGN
+from torchstone.conformance.execution.verdict import Outcome, Verdict
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.runner.retry import case_labels
+
+EAGER = "eager"
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftToEager:
+    """The kernels that ran for each program for which one did, for sure; ``open`` are those of which it is not known
+    for which.
+    """
+
+    ran: dict[int, list[str]]
+    open: list[str]
+
+
+def left_to_eager(cases: Sequence[Case], verdict: Verdict) -> LeftToEager | None:
+    """What was left to eager of each program of a bundle; None where the verdict does not tell, or tells of more."""
+    told = verdict.evidence.get("ran")
+    if (
+        verdict.outcome is not Outcome.FALLBACK
+        or verdict.evidence.get(FOREIGN) != [EAGER]
+        or not isinstance(told, dict)
+    ):
+        return None
+    left = _counts(told.get(EAGER, ()))
+    eager = [_calls_for(case, contextlib.nullcontext()) for case in cases]
+    found = LeftToEager({}, [])
+    decomposed: list[Counter[str]] = []
+    for name, count in left.items():
+        calls = [each[name.rstrip("_")] for each in eager]
+        if not any(calls):
+            decomposed = decomposed or [_calls_for(case, _Decomposed()) for case in cases]
+            calls = [each[name.rstrip("_")] for each in decomposed]
+        if sum(calls) != count:
+            found.open.append(name)
+            continue
+        for at, called in enumerate(calls):
+            if called:
+                found.ran.setdefault(at, []).append(name)
+    return found
+
+
+def verdict_of_one(case: Case, verdict: Verdict, ran: Sequence[str], seconds: float) -> Verdict:
+    """The verdict on one program of a bundle that was right, given the kernels of eager that ran for it."""
+    told = {executor: ops for executor, ops in verdict.evidence.get("ran", {}).items() if executor != EAGER}
+    evidence = {key: value for key, value in verdict.evidence.items() if key != FOREIGN}
+    outcome, message = Outcome.PASS, ""
+    if ran:
+        outcome, message = Outcome.FALLBACK, f"eager ran {', '.join(ran)}"
+        told, evidence = told | {EAGER: list(ran)}, evidence | {FOREIGN: [EAGER]}
+    changes = {"outcome": outcome, "message": message, "evidence": evidence | {"ran": told}, "seconds": seconds}
+    return dataclasses.replace(verdict, **case_labels(case), **changes)
+
+
+def _counts(told: Iterable[str]) -> Counter[str]:
+    """The kernels by how often they ran: ``aten::mm x3`` is how an executor tells of three."""
+    found: Counter[str] = Counter()
+    for entry in told:
+        name, _, times = entry.partition(" x")
+        found[name] += int(times) if times.isdigit() else 1
+    return found
+
+
+class _Decomposed(ComputingMode):
+    """Replaces ops by PyTorch's decompositions of them, as far as these go."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        rule = decompositions.whole_table().get(func)
+        if rule is not None:
+            with contextlib.suppress(Exception), self:  # one that does not take these arguments: the op itself does
+                return rule(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _calls_for(case: Case, how: AbstractContextManager[Any]) -> Counter[str]:
+    """The kernels that run for a program, those that others call in turn included.
+
+    One and its in-place form are one: a compiler may write to memory of its own where the program does not.
+    """
+    args, found = case.fresh_args(), Counter[str]()
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), every_op() as ops, contextlib.suppress(Exception), how:
+        case.program(*args)  # what does not run in this way calls for nothing, as far as is known
+    for name, count in ops.items():
+        found[name.rstrip("_")] += count
+    return found
