@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from torchstone.conformance.escape import shell_command
 from torchstone.conformance.execution.verdict import CORRECT, Verdict
 from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
@@ -21,9 +22,10 @@ from torchstone.fuzz.generator.generate import Drafts
 from torchstone.fuzz.generator.rules import OpRule
 from torchstone.fuzz.generator.variants import nth_case
 from torchstone.fuzz.guidance import Guidance
-from torchstone.fuzz.saved import forget_unsorted, keep_unsorted, save
-from torchstone.fuzz.triage import GRACE, Triage
+from torchstone.fuzz.saved import UNSORTED, forget_unsorted, keep_unsorted, save
+from torchstone.fuzz.triage import GRACE, UNSTABLE, Triage
 from torchstone.fuzz.vocabulary import Vocabulary
+from torchstone.reducers.write import CASE, SCRIPT
 
 SAVE_SECONDS = 5.0
 """How often what was done is written down: that much of it may be done again after a sudden end."""
@@ -284,3 +286,19 @@ def count(tally: Tally, case: Case, verdict: Verdict) -> None:
     tally.outcomes[str(verdict.outcome)] += 1
     tally.dtypes[case.dtype] += 1
     tally.reached.add(case)
+
+
+def not_done(plan: CampaignOptions, tally: Tally) -> Iterator[str]:
+    """Say what was left when a campaign ended, and what goes on with it: a line for each."""
+    for finding in tally.findings.ranked():
+        if finding.folder is None or finding.record or finding.verdict.outcome in UNSTABLE:
+            continue
+        if finding.reduction is None or not finding.reduction.complete:
+            words = ["torchstone", "reduce", str(finding.folder / CASE), "--backend", plan.backend, "--out"]
+            command = shell_command([*words, str(finding.folder)])
+            yield f"not reduced to the end: {finding.name}; this goes on: {command}"
+        elif finding.script is None:
+            yield f"not run by itself: {finding.folder / SCRIPT}"
+    if tally.unsorted:
+        where = plan.out / UNSORTED
+        yield f"{len(tally.unsorted)} failures not sorted, in {where}: the same command with a longer --time goes on"

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from torchstone.cli import invoke
-from torchstone.cli.commands.fuzz import Progress, _left
+from torchstone.cli.commands.fuzz import Progress
 from torchstone.conformance.escape import shell_command
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.sources import opinfo
 from torchstone.fuzz import triage
-from torchstone.fuzz.campaign import CampaignOptions, Tally, run_campaign
+from torchstone.fuzz.campaign import CampaignOptions, Tally, not_done, run_campaign
 from torchstone.fuzz.generator.catalog import select_rules
 from torchstone.fuzz.saved import resume
 from torchstone.reducers.script_run import ScriptRun
@@ -146,7 +146,7 @@ def test_a_reduction_that_the_end_of_the_time_cuts_off_goes_on_with_reduce(tmp_p
     case = finding.folder / "case.safetensors"
     assert Case.load(case).to_bytes() == finding.case.to_bytes()
     words = ["reduce", str(case), "--backend", "tests.mutants:swapped_sub", "--out", str(finding.folder)]
-    assert shell_command(["torchstone", *words]) in "\n".join(_left(_swapped_sub(tmp_path), tally))
+    assert shell_command(["torchstone", *words]) in "\n".join(not_done(_swapped_sub(tmp_path), tally))
     invoke(words)
     assert f"going on from the case in {finding.folder / 'so-far.safetensors'}" in capsys.readouterr().err
     assert json.loads((finding.folder / "summary.json").read_text())["complete"]

@@ -130,7 +130,7 @@ def _together(
     plan: CampaignOptions, ops: Sequence[str], known: Sequence[Path], progress: Progress, store: Path | None
 ) -> int:
     """A campaign of programs, and the list that it ends with."""
-    from torchstone.fuzz.campaign import Tally, run_campaign
+    from torchstone.fuzz.campaign import Tally, not_done, run_campaign
     from torchstone.fuzz.generator.catalog import select_rules
     from torchstone.fuzz.saved import known_findings, record, resume
 
@@ -148,6 +148,8 @@ def _together(
         )
         progress.close()
         _show(plan, tally)
+        for line in not_done(plan, tally):
+            say(line)
         say(f"\nthe campaign is in {db.path}, and a report shows it: torchstone report")
     if tally.interrupted:
         warn("interrupted; the findings so far are kept. The same command with the same --seed and --out goes on")
@@ -315,25 +317,3 @@ def _show(plan: CampaignOptions, tally: Tally) -> None:
     if rows:
         say(f"{len(rows)} findings, worst first; {plan.out / 'campaign.json'} has the details\n")
         show_table(rows, list(rows[0]), TableFormat.table)
-    for line in _left(plan, tally):
-        say(line)
-
-
-def _left(plan: CampaignOptions, tally: Tally) -> Iterator[str]:
-    """What was not done when the campaign ended, and the command that goes on with it."""
-    from torchstone.fuzz.saved import UNSORTED
-    from torchstone.fuzz.triage import UNSTABLE
-    from torchstone.reducers.write import CASE, SCRIPT
-
-    for finding in tally.findings.ranked():
-        if finding.folder is None or finding.record or finding.verdict.outcome in UNSTABLE:
-            continue
-        if finding.reduction is None or not finding.reduction.complete:
-            words = ["torchstone", "reduce", str(finding.folder / CASE), "--backend", plan.backend, "--out"]
-            command = shell_command([*words, str(finding.folder)])
-            yield f"not reduced to the end: {finding.name}; this goes on: {command}"
-        elif finding.script is None:
-            yield f"not run by itself: {finding.folder / SCRIPT}"
-    if tally.unsorted:
-        where = plan.out / UNSORTED
-        yield f"{len(tally.unsorted)} failures not sorted, in {where}: the same command with a longer --time goes on"
