@@ -6,7 +6,7 @@ The decompositions are PyTorch's own. Each is run on fake tensors of the op's ty
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -32,8 +32,10 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
     """PyTorch's table: ours where its own is wrong or missing, then core ATen's, then every other one it registers."""
     from torchstone.compiler._torch.decompositions import core_aten_decompositions, decomposition_table
 
-    table, isin = {**decomposition_table, **core_aten_decompositions()}, torch.ops.aten.isin.Tensor_Tensor
-    return {**table, isin: partial(_isin, table[isin]), torch.ops.aten._grouped_mm.default: grouped_mm}
+    table = {**decomposition_table, **core_aten_decompositions()}
+    isin, masked_index = torch.ops.aten.isin.Tensor_Tensor, torch.ops.aten._unsafe_masked_index.default
+    ours = {isin: partial(_isin, table[isin]), masked_index: partial(_masked_index, table[masked_index])}
+    return {**table, **ours, torch.ops.aten._grouped_mm.default: grouped_mm}
 
 
 def _isin(
@@ -56,6 +58,14 @@ def _isin(
     place = torch.searchsorted(torch.where(found.isnan(), math.inf, found), wanted)
     inside = found[torch.where(place < count, place, 0)] == wanted
     return (inside.logical_not() if invert else inside).reshape(elements.shape)
+
+
+def _masked_index(
+    original: Callable[..., Any], x: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Any
+) -> Tensor:
+    """PyTorch's, but for places from the end: it takes each of them for the first place, and eager counts back."""
+    places = [at if at is None else torch.where(at < 0, at + x.shape[dim], at) for dim, at in enumerate(indices)]
+    return original(x, mask, places, fill)
 
 
 def decompose(graph: Graph, keep: Callable[[Operation], bool], hints: Mapping[str, int]) -> tuple[Graph, list[Guard]]:

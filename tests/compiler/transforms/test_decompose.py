@@ -84,3 +84,18 @@ def test_a_search_among_elements_with_nan_finds_infinity(count: int, invert: boo
     test_elements = torch.tensor([inf, nan, 1.0, -0.0] * 10)[:count]
     wanted = torch.tensor([[count > 2, True, False], [False, count > 2, False]])
     assert torch.equal(isin(elements, test_elements, invert=invert), wanted ^ invert)
+
+
+def test_places_from_the_end_are_counted_back_under_a_mask() -> None:
+    """As eager does. PyTorch's own decomposition takes the first place for each of them."""
+    x, fill = torch.arange(20.0).reshape(4, 5), 7.0
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    indices = [torch.tensor([[-1], [2]]), torch.tensor([-5, 4, -2])]
+    masked_index = decompositions()[torch.ops.aten._unsafe_masked_index.default]
+    wanted = x[indices].masked_fill(~mask, fill)
+    assert torch.equal(masked_index(x, mask, list(indices), fill), wanted)
+    assert torch.equal(torch.ops.aten._unsafe_masked_index(x, mask, list(indices), fill), wanted)
+    none_in_front = masked_index(x, mask[0], [None, torch.tensor([-1, 0, 9])], fill)
+    assert torch.equal(
+        none_in_front, torch.tensor([4.0, 0.0, fill]) + torch.tensor([5.0, 5.0, 0.0]) * torch.arange(4)[:, None]
+    )
