@@ -92,7 +92,7 @@ def test_places_from_the_end_are_counted_back_under_a_mask() -> None:
     mask = torch.tensor([[True, True, False], [True, True, True]])
     indices = [torch.tensor([[-1], [2]]), torch.tensor([-5, 4, -2])]
     masked_index = decompositions()[torch.ops.aten._unsafe_masked_index.default]
-    wanted = x[indices].masked_fill(~mask, fill)
+    wanted = x[tuple(indices)].masked_fill(~mask, fill)
     assert torch.equal(masked_index(x, mask, list(indices), fill), wanted)
     assert torch.equal(torch.ops.aten._unsafe_masked_index(x, mask, list(indices), fill), wanted)
     none_in_front = masked_index(x, mask[0], [None, torch.tensor([-1, 0, 9])], fill)
