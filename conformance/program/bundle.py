@@ -70,7 +70,7 @@ def _taken_at_once(calls: list[Call], outputs: list[Any]) -> tuple[list[Call], l
             return leaf
         at, count = first[leaf.name]
         if leaf.path:
-            return Ref(_OF_ALL, (at + leaf.path[0], *leaf.path[1:]))
+            return Ref(_OF_ALL, (at + int(leaf.path[0]), *leaf.path[1:]))
         return tuple(Ref(_OF_ALL, (at + place,)) for place in range(count))
 
     args = tuple([ref for call in taken for ref in call.args[at]] for at in range(3))
@@ -113,7 +113,7 @@ def _member(whole: Program, number: int) -> Program:
             calls.append(call)
 
     def back(leaf: Any) -> Any:
-        return Ref(own, (leaf.path[0] - first, *leaf.path[1:])) if leaf.name == _OF_ALL else leaf
+        return Ref(own, (int(leaf.path[0]) - first, *leaf.path[1:])) if leaf.name == _OF_ALL else leaf
 
     inputs = tuple(name for name in whole.inputs if name.startswith(prefix))
     program = Program(inputs, tuple(calls), map_leaves(whole.outputs[number], back))
