@@ -116,8 +116,7 @@ def spread_of(values: Tensor, runs: list[Tensor]) -> Tensor:
 
 def refine_spread(truth: Reference, expected: Tensor, bad: Tensor, leaf: Leaf) -> Reference:
     """The reference with the spread of more runs where it is smooth: of many elements, some stray little in all of the
-    first few. A jump that only some later runs meet is not let in, and is not smooth: they stray further by far than
-    most do.
+    first few. A jump that only some later runs meet is not let in: they would stray further by far than most do.
 
     ``bad`` are the elements that it is for: where none of them is smooth, no more runs are made."""
     smooth = _smooth(truth, expected, leaf)
@@ -130,7 +129,7 @@ def refine_spread(truth: Reference, expected: Tensor, bad: Tensor, leaf: Leaf) -
     spread = truth.spread
     for stray in strays:
         spread = torch.where(smooth & (stray <= most), spread.maximum(stray), spread)
-    return replace(truth, spread=spread, smooth=smooth & (torch.stack(strays).amax(0) <= most))
+    return replace(truth, spread=spread, smooth=smooth)
 
 
 def eager_nearby(truth: Reference, expected: Tensor, dtype: torch.dtype, leaf: Leaf) -> Reference:

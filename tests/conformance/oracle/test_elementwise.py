@@ -56,6 +56,16 @@ def accepts(dtype: torch.dtype, actual: float, expected: float, truth: float, sp
     return bool(within_ulps(b, e, dtype, row.ulps, row.tiny) | within_reference(b, e, reference, dtype, row))
 
 
+@pytest.mark.parametrize(("eager_error", "right"), [(0.5, True), (6.0, False)])
+def test_an_error_of_eagers_beyond_all_that_is_smooth_gives_no_room(eager_error: float, right: bool) -> None:
+    """Eager has met a jump there, as a rounded floor does: 2.9 lies on neither side of it."""
+    truth, actual = torch.tensor([3.75], dtype=torch.float64), torch.tensor([2.9], dtype=torch.float64)
+    spread = torch.tensor([0.075], dtype=torch.float64)
+    reference = Reference(truth, spread, smooth=torch.tensor([True]))
+    row = tolerance(torch.bfloat16)
+    assert bool(within_reference(actual, truth - eager_error, reference, torch.bfloat16, row)) is right
+
+
 @given(dtype_and_number(), st.floats(width=64))
 def test_eagers_own_value_always_passes(given_number: tuple[torch.dtype, float], truth: float) -> None:
     dtype, value = given_number
