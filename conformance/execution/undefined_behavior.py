@@ -161,6 +161,13 @@ def _classes(given: Mapping[str, Any]) -> str | None:
     return None
 
 
+@_RULES.register("logit_backward")
+def _bound(given: Mapping[str, Any]) -> str | None:
+    if given["eps"] is not None and math.isnan(given["eps"]):
+        return "logit: eager's kernel for one number takes an eps of NaN for a bound within, and that for several not"
+    return None
+
+
 LONG = 256
 """Elements along one of several dims."""
 

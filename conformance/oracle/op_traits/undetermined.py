@@ -93,6 +93,7 @@ UNDEFINED_BEHAVIOR = Trait(
         _batch_norm_no_update="as native_batch_norm",
         _ctc_loss="a target that is none of the classes",
         _fft_c2r="three dims or more, one of them long",
+        logit_backward="an eps of NaN",
         special_chebyshev_polynomial_v="a degree n whose 2 n + 1 is none of 64 bits",
         special_chebyshev_polynomial_w="as special_chebyshev_polynomial_v",
         special_shifted_chebyshev_polynomial_v="as special_chebyshev_polynomial_v",
@@ -113,7 +114,7 @@ CALLS_UNDEFINED_BEHAVIOR = Trait(
     each(
         """
         linalg.eigvals _segment_reduce histogramdd ctc_loss nn.functional.ctc_loss nn.functional.batch_norm
-        nn.functional.embedding_bag
+        nn.functional.embedding_bag logit special.logit
         nn.functional.multilabel_margin_loss special.chebyshev_polynomial_v special.chebyshev_polynomial_w
         special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w fft.irfft2 fft.irfftn
         """,

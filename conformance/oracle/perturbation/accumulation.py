@@ -46,11 +46,22 @@ def arguments_of(func: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]
 
 def transform_length(func: Any, args: Any, kwargs: dict[str, Any]) -> float:
     """How many terms go into one result of a Fourier transform, of all its dims together; 1 for any other op."""
+    return float(math.prod(_transformed_sizes(func, args, kwargs)))
+
+
+def adds_only(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether an accumulation of whole numbers adds up nothing else: the roots of unity of other lengths than 1, 2 and
+    4 are no whole numbers, even where a transform's results are."""
+    return all(4 % size == 0 for size in _transformed_sizes(func, args, kwargs) if size)
+
+
+def _transformed_sizes(func: Any, args: Any, kwargs: dict[str, Any]) -> list[int]:
+    """The lengths of the dims that a Fourier transform is of; none for any other op."""
     if not TRANSFORMS.holds(func):
-        return 1.0
+        return []
     given = arguments_of(func, args, kwargs)
     sizes = [args[0].shape[dim] for dim in given["dim"]]
-    return float(math.prod([*sizes[:-1], given.get("last_dim_size", sizes[-1])])) if sizes else 1.0
+    return [*sizes[:-1], given.get("last_dim_size", sizes[-1])] if sizes else []
 
 
 def length_of(operands: list[Tensor], results: list[Tensor]) -> float:

@@ -25,6 +25,7 @@ from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32, ST
 from torchstone.conformance.oracle.overflow.products import Factors
 from torchstone.conformance.oracle.perturbation.accumulation import (
     accumulates,
+    adds_only,
     arguments_of,
     error_growth,
     length_of,
@@ -173,7 +174,7 @@ class RandomRounding(ComputingMode):
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, read: list[Tensor], results: list[Tensor]
     ) -> Any:
         """What an accumulation that gave ``out`` may give in another order."""
-        if self._sums_exactly(read, results):
+        if adds_only(func, args, kwargs) and self._sums_exactly(read, results):
             return out
         terms = transform_length(func, args, kwargs)
         moved = self._moved_operands(func, args, kwargs, [], results, terms)

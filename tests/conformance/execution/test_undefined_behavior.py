@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.variants import backward as variant
 from torchstone.reducers.edit import has_special_values
 
 G, X, AT = Ref("g"), Ref("x"), Ref("i")
@@ -45,6 +47,15 @@ def test_a_maximum_outside_the_input_is_unsafe(name: str) -> None:
         )  # a reduction does not try it: it would end this process
     # A window of nothing but padding has no maximum, but for adaptive pools, whose windows have elements.
     assert bool(undefined_behavior(backward(name, -1))) is ("adaptive" in name)
+
+
+@pytest.mark.parametrize("eps", [None, 0.25, math.nan])
+def test_a_bound_of_nan_under_a_gradient_is_undefined(eps: float | None) -> None:
+    """Eager's kernel for one number takes it otherwise than that for several."""
+    call = Call("torch.logit", (Ref("x"),), {"eps": eps}, "y")
+    case = Case(Program(("x",), (call,), Ref("y")), {"x": torch.rand(3)}, "test", "logit", "float32")
+    assert undefined_behavior(case) == ""
+    assert ("eps of NaN" in undefined_behavior(variant.backward(case))) == (eps is not None and math.isnan(eps))
 
 
 @pytest.mark.parametrize(("degree", "undefined"), [(2**61, False), (2**62, True), (1e30, True)])

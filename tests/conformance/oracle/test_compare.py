@@ -264,6 +264,11 @@ PASSES: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
         (POINTS,),
     ),
     "a transform by its matrix": (one("fft.fft"), transform, (WAVES,)),
+    "a transform of whole numbers that cancel, by its matrix": (
+        one("fft.fft"),
+        lambda x: transform(x.double()).to(torch.complex64),
+        (torch.tensor([[3, 3, 3], [-8, 6, 9]]),),
+    ),
     "a transform of two dims term by term": (one("fft.irfft2"), transform2, (SPECTRUM,)),
     "right where eager's float64 is not": (
         one("special.bessel_j0"),

@@ -312,7 +312,11 @@ def norm(b: Expander, x: Value, order: float, dims: Sequence[int], of_one: bool 
     if order == 2:
         return b.sqrt(b.reduce(_squared_modulus(b, x), "sum", tuple(dims)))
     total = b.reduce(b.pow(size, const(b, size, order)), "sum", tuple(dims))
-    return b.pow(total, const(b, total, 1.0 / order))
+    out = b.pow(total, const(b, total, 1.0 / order))
+    if not math.isnan(order):
+        return out
+    number = b.broadcast(count(b, x, dims, out.dtype), out.shape, ())
+    return b.select(b.eq(number, const(b, out, 0)), const(b, out, 0), out)  # of nothing it is 0, whatever the order
 
 
 def _norm_dtype(b: Expander, x: Value, dtype: DType | None) -> DType:

@@ -271,7 +271,12 @@ def index_fill(b: Expander, x: Value, dim: int, index: Value, value: Any) -> Val
 
 @expands("aten.index_add.default")
 def index_add(b: Expander, x: Value, dim: int, index: Value, source: Value, alpha: Any = 1) -> Value:
-    """Eager takes sums of matrices to scatter_add, which accumulates 16-bit floats in float32."""
+    """Eager takes sums of matrices to scatter_add, which accumulates 16-bit floats in float32.
+
+    It looks at no index where there is nothing to add to.
+    """
+    if 0 in x.shape:
+        return x
     if alpha != 1:
         by = tensor(b, alpha, source.dtype)
         source = (

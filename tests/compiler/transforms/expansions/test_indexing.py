@@ -153,6 +153,7 @@ def test_numbers_and_empty_tensors(agrees: Agrees) -> None:
     agrees(lambda x, i: (x[i], x.take(i), x.gather(0, i), x.index_fill(0, i, 1)), torch.ones(3), nothing)
     agrees(lambda x, i: (x.index_add(0, i, x[:0]), x.scatter(0, i, x), x.put(i, x[:0])), torch.ones(3), nothing)
     agrees(lambda x, i: (x[i], x.take(i), x.index_select(0, i)), torch.ones(0), nothing)
+    agrees(lambda x, i, s: x.index_add(1, i, s, alpha=2), torch.ones(5, 0), _long(2, 0, 9), torch.ones(5, 3))
     agrees(lambda x, i: (x[i], aten.index_put(x, [i], x[:1])), torch.ones(3, 0), _long(9))
 
 

@@ -33,3 +33,9 @@ def test_spread_is_computed_where_squares_stay_in_range(agrees: Agrees, size: fl
             agrees(lambda x, op=op, root=root: op(x, 1)[0] / root, x)
         agrees(lambda x, op=op: op(x, 1, correction=0)[1] / (size or 1.0), x)
     agrees(lambda x: torch.std(x, 1), torch.tensor([[math.inf, 1.0], [math.nan, 1.0], [3e38, -3e38], [1.0, 1.0]]))
+
+
+def test_a_norm_of_nothing_is_0_whatever_its_order(agrees: Agrees) -> None:
+    for order in (math.nan, 0.5, 3.0):
+        for x in (torch.ones(0), torch.ones(3, 0), torch.ones(3, 2)):
+            agrees(lambda x, order=order: torch.linalg.vector_norm(x, order, dim=-1), x)
