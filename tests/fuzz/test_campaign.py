@@ -152,6 +152,7 @@ def test_a_reduction_that_the_end_of_the_time_cuts_off_goes_on_with_reduce(tmp_p
     assert json.loads((finding.folder / "summary.json").read_text())["complete"]
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("scripts_not_run")
 def test_failures_that_the_end_of_the_time_leaves_are_sorted_by_a_campaign_that_goes_on(tmp_path):
     tally = Tally()

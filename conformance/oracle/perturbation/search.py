@@ -51,6 +51,8 @@ DENSITIES = (256, 0.0), (1024, MAX_SPACING_RATIO / 4), (4096, MAX_SPACING_RATIO)
 """How many runs the density is taken from, and how far from them, in their spacing, a number may be. With four times as
 many runs the spacing is a quarter and a gap as wide as before: so the few tell most gaps, and the many are asked of
 what could be the edge of one."""
+MAX_UNMET = 1 / 64
+"""Share of the runs that may give what was not met before, of a lattice of which all is to be known."""
 NEIGHBOURS = 8
 """How many runs to either side tell the density."""
 
@@ -277,8 +279,9 @@ def anew(seed: int) -> Mix:
 def _apart(number: float, ordered: list[float], unit: float) -> float | None:
     """How far a number is from the next run below or above, in the median spacing of the runs on that side.
 
-    None if more runs have to tell: they lie on a lattice, and say nothing of what is between its points, but some point
-    was met only once, so that there are others that none has met yet. Infinite if all have been met.
+    None if more runs have to tell: they lie on a lattice, and say nothing of what is between its points, but some
+    points were met only once, and as likely as one of these is one that none has met yet (I. J. Good, 1953). Infinite
+    if hardly any is left to meet.
     """
     points: list[list[float]] = []
     for value in ordered:  # what lies as close as numbers that count as the same is one point
@@ -288,7 +291,7 @@ def _apart(number: float, ordered: list[float], unit: float) -> float | None:
             points.append([value])
     met_once = sum(len(point) == 1 for point in points)
     if 2 * met_once < len(ordered):
-        return None if met_once else math.inf
+        return None if MAX_UNMET * len(ordered) < met_once else math.inf
     below, above = [p[-1] for p in reversed(points) if p[-1] <= number], [p[0] for p in points if p[0] > number]
     # One number in 257 is beyond 256 others: there the distance counts four times, and more beyond more of them.
     weight = 1.0 if below and above else math.sqrt(len(ordered)) / 4

@@ -35,10 +35,11 @@ def test_few_runs_do_not_tell_the_edge_of_an_interval_from_a_gap() -> None:
     assert all(ratio is not None and ratio <= MAX_SPACING_RATIO for ratio in ratios)
 
 
-def test_on_a_lattice_more_runs_are_asked_until_each_point_was_met_twice() -> None:
+def test_on_a_lattice_more_runs_are_asked_until_hardly_a_point_was_met_once() -> None:
     points = [0.0] * 100 + [1.0] * 50
     assert _apart(0.5, points, UNIT) == math.inf
-    assert _apart(0.5, [*points, 2.0], UNIT) is None
+    assert _apart(0.5, [*points, 2.0], UNIT) == math.inf
+    assert _apart(0.5, [*points, 2.0, 3.0, 4.0], UNIT) is None
 
 
 def test_numbers_that_count_as_the_same_are_one_point() -> None:
