@@ -3,7 +3,8 @@
 The fork has everything imported and warm, so that a mutant costs its cases and no more. It answers case by case; when
 it dies, what it was working on is to blame.
 
-    fork -> parent   {"begin": ID, ...}                   before each case
+    fork -> parent   {"making": true, ...}                before it makes a case
+                     {"begin": ID, ...}                   before it tries it
                      {"verdict": {...}, ...} + the case   of one that may have found the mutant
                      {"done": true, ...}, {"failed": WHY} at the end
     parent -> fork   {"go": true}                         after a verdict, if the trial is not over
@@ -42,6 +43,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.frames import encode_frame, receive_frame
 from torchstone.conformance.runner.progress_mark import describe_exit
 from torchstone.conformance.runner.worker import PR_SET_PDEATHSIG, prctl
+from torchstone.conformance.variants.attempts import attempts
 from torchstone.conformance.variants.registry import is_run_as_it_is
 
 WALL_FACTOR = 10
@@ -71,9 +73,10 @@ class ForkedTrial:
 
     ``cases`` makes the cases, the same in every call, and ``is_open`` says of a verdict whether it is yielded. The
     case that the fork dies of, or that takes more than ``timeout`` seconds of the processor's time, is yielded, and
-    another fork goes on behind it: without a mutant the case may have no end either. A case that does not come to the
-    mutated code when it is compiled and called is not judged, unless ``every`` is. To take no more of them is to end
-    the trial; it ends as well where the first ``patience`` cases, if that is not 0, have not come to the mutated
+    another fork goes on behind it: without a mutant the case may have no end either. A fork asks eager itself what
+    cases there are; where it dies of that, the next one asks in forks of its own, which is slow. A case that does not
+    come to the mutated code when it is compiled and called is not judged, unless ``every`` is. To take no more of them
+    is to end the trial; it ends as well where the first ``patience`` cases, if that is not 0, have not come to mutated
     code. ``tried`` counts the cases so far, and ``reached`` those that came to the mutated code. Raises HarnessError
     when the fork ends before its first case.
     """
@@ -86,15 +89,16 @@ class ForkedTrial:
         self.is_open, self.timeout, self.patience = is_open, timeout, patience
         self.every = every
         self.tried = self.reached = self._times = 0
-        self._behind = self._died_of = ""
+        self._begun = self._behind = ""
+        self._making = self._died = self._careful = False
 
     def __iter__(self) -> Iterator[tuple[Case, Verdict]]:
         for _ in range(FORKS):
-            self._died_of = ""
+            self._died = False
             yield from self._one_fork()
-            if not self._died_of:
+            if not self._died:
                 return
-            self._behind = self._died_of
+            self._behind = self._begun
 
     def _one_fork(self) -> Iterator[tuple[Case, Verdict]]:
         here, there = socket.socketpair()
@@ -115,7 +119,6 @@ class ForkedTrial:
             _end(pid)
 
     def _listen(self, channel: socket.socket, pid: int) -> Iterator[tuple[Case, Verdict]]:
-        begun = ""
         while True:
             ready = _readable(channel, pid, self.timeout * WALL_FACTOR)
             try:
@@ -123,7 +126,11 @@ class ForkedTrial:
             except (ConnectionError, TimeoutError):
                 frame = None
             if frame is None:
-                yield self._dead(pid, begun)
+                self._died = True
+                if self._making and not self._careful:
+                    self._careful = True
+                else:
+                    yield self._dead(pid)
                 return
             header, body = frame
             if "failed" in header:
@@ -134,8 +141,11 @@ class ForkedTrial:
                     importlib.import_module(name)
             if "done" in header:
                 return
+            self._making = "making" in header
+            if self._making:
+                continue
             if "begin" in header:
-                begun = header["begin"]
+                self._begun = header["begin"]
                 continue
             fields = header["verdict"]
             known = {"stage": Stage(fields["stage"]), "outcome": Outcome(fields["outcome"])}
@@ -143,16 +153,15 @@ class ForkedTrial:
             with contextlib.suppress(ConnectionError):
                 channel.sendall(encode_frame({"go": True}))
 
-    def _dead(self, pid: int, begun: str) -> tuple[Case, Verdict]:
+    def _dead(self, pid: int) -> tuple[Case, Verdict]:
         """The case that a fork died of, or that it does not come to the end of, and the verdict on it."""
         code, hangs = -signal.SIGKILL, True
         if (ended := _ended(pid, GRACE)) is not None:
             code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
             hangs = False
-        if not begun:
+        if not self._begun:
             raise HarnessError(f"a trial ended before its first case: {describe_exit(code)}")
-        case = next(case for case in self.cases() if case.id == begun)
-        self._died_of = begun
+        case = next(case for case in self.cases() if case.id == self._begun)
         hangs = hangs or code == -signal.SIGXCPU
         message = f"no result after {self.timeout:g} s" if hangs else describe_exit(code)
         finding = Finding(Outcome.TIMEOUT if hangs else Outcome.CRASH, message=message)
@@ -164,8 +173,9 @@ class ForkedTrial:
         before = set(sys.modules)
         try:
             _confine()
+            attempts.expendable = not self._careful
             with self.mutated(self._reach):
-                for case in self._left():
+                for case in self._left(lambda: self._send(channel, making=True)):
                     self._send(channel, begin=case.id)
                     _allow(self.timeout)
                     self._times = 0
@@ -207,12 +217,18 @@ class ForkedTrial:
                 compiled(*case.fresh_args())  # type: ignore[operator]  # an exception is none, and is suppressed
         return run_case(case, self.backend, compiled) if self._times else None
 
-    def _left(self) -> Iterator[Case]:
-        """The cases behind the one that the last fork died of."""
+    def _left(self, make: Callable[[], None]) -> Iterator[Case]:
+        """The cases behind the one that the last fork began, or made the next one of; ``make`` is told of each."""
         left = iter(self.cases())
-        if self._behind:
-            next(case for case in left if case.id == self._behind)
-        return left
+        passed = not self._behind
+        while True:
+            make()
+            _allow(self.timeout)
+            if (case := next(left, None)) is None:
+                return
+            if passed:
+                yield case
+            passed = passed or case.id == self._behind
 
     def _reach(self) -> None:
         self._times += 1

@@ -14,6 +14,7 @@ from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.variants.attempts import attempts
 from torchstone.fuzz.selftrial.forked import ForkedTrial
 
 
@@ -106,6 +107,20 @@ def test_a_fork_that_dies_or_hangs_is_the_verdict_on_its_case(act, outcome, mess
     assert (found.id, verdict.outcome, verdict.message) == ("opinfo:neg:float32:1", outcome, message)
     assert one.tried == 3, "another fork has gone on behind it"
     assert children() == before
+
+
+def test_a_fork_that_dies_as_it_makes_a_case_is_followed_by_a_careful_one():
+    def cases():
+        for one in CASES:
+            if one.index == 2 and attempts.expendable:
+                os.kill(os.getpid(), signal.SIGSEGV)
+            yield one
+
+    stub = Stub(lambda fn: fn)
+    one = ForkedTrial(stub, stub.mutated, cases, lambda verdict: verdict.failed)
+    assert list(one) == []
+    assert (one.tried, one.reached) == (3, 1)
+    assert not attempts.expendable, "this process is not"
 
 
 class AllWrong(Stub):
