@@ -117,6 +117,7 @@ def test_what_failed_is_told_and_an_interrupted_call_goes_on(
     assert len(tried) == 5, "another selection was taken for the one before"
 
 
+@pytest.mark.torture
 def test_a_part_of_the_suite_is_run_and_its_failures_read(machines: Any, tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "test_it.py").write_text(
         "import os, pytest\ndef test_right(): assert os.environ['PYTHONHASHSEED'] == '1'\n"

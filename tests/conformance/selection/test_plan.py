@@ -20,6 +20,8 @@ from torchstone.conformance.sources import find_case, load_all
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import BUNDLES, VARIANTS
 
+pytestmark = pytest.mark.usefixtures("no_forks")
+
 OPS = ["add", "sort"]
 
 

@@ -11,13 +11,9 @@ from torchstone.conformance.execution.run_case import part_of, run_case
 from torchstone.conformance.oracle.parts import parts_of
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import find_case
-from torchstone.conformance.variants.attempts import attempts
 from torchstone.conformance.variants.dynamic import MORE, plan
 
-
-@pytest.fixture(autouse=True)
-def _no_forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "expendable", True)
+pytestmark = pytest.mark.usefixtures("no_forks")
 
 
 def alone(whole: Case) -> list[Case]:

@@ -21,6 +21,8 @@ from torchstone.conformance.variants.dynamic import plan
 from torchstone.conformance.variants.long_dim import LENGTH
 from torchstone.conformance.variants.registry import VARIANTS
 
+pytestmark = pytest.mark.usefixtures("no_forks")
+
 LAYOUTS = ("strided", "transposed", "offset", "channels_last")
 
 

@@ -20,6 +20,8 @@ from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.sources import find_case
 from torchstone.conformance.variants.apply import apply
 
+pytestmark = pytest.mark.usefixtures("no_forks")
+
 X = torch.arange(6.0).reshape(2, 3)
 
 
