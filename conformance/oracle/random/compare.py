@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from torchstone.conformance.execution.memory import find_stray_writes
 from torchstone.conformance.execution.repeatability import is_nondeterministic, observe, same_leaves
@@ -45,8 +46,14 @@ MORE_RESEEDS = 512
 """Before a backend is convicted: what is drawn once in a hundred runs is mostly not seen in sixteen."""
 ROOM_SEEDS = 4
 """Seeds that show how far rounding moves an element: what one leaves out of a sum, another leaves in."""
+LATER_RUNS = RUNS // 4
+"""Runs of a compiled program that was judged by its distribution already, on other inputs: at other sizes, in a later
+call. What goes wrong there alone (a result that is kept, elements left out) shows in fewer."""
 UNWRITTEN, DRAWN = "unwritten", "drawn"
 EAGER, SEEDED = "eager", "seeded"
+
+_judged: MutableMapping[Any, bool] = WeakIdKeyDictionary()
+"""The compiled programs that were judged by their distribution."""
 
 _SEED = "torch.manual_seed"
 _ELSEWHERE = 1 << 20
@@ -231,13 +238,24 @@ def _distribution(case: Case, executable: Callable[..., Any], expected: Observed
 
     outputs, inputs = compared(expected)
     names = [name for name, _ in [*paths(outputs, "output"), *paths(list(inputs), "input")]]
+    runs = _runs(executable)
     try:
-        message, evidence = compare_distributions(eager, backend, names, rooms=functools.partial(_rooms, case))
+        message, evidence = compare_distributions(eager, backend, names, runs, functools.partial(_rooms, case))
     except ValueError as error:
         return _untested(f"random: {error}")
     if message:
         return Finding(Outcome.MISMATCH, Kind.DISTRIBUTION, message, evidence)
     return Finding(Outcome.PASS, evidence={"rule": "distribution", **evidence})
+
+
+def _runs(executable: Callable[..., Any]) -> int:
+    """How often a compiled program is run, which counts as judged from here on: one that is wrong ends its case."""
+    try:
+        judged = executable in _judged
+        _judged[executable] = True
+    except TypeError:  # nothing refers to it weakly: it is judged in full each time
+        return RUNS
+    return LATER_RUNS if judged else RUNS
 
 
 def _rooms(case: Case) -> list[Tensor | None]:
