@@ -127,10 +127,8 @@ def _judge_part(
 ) -> Finding:
     referee = referee or referee_of(program, args, seed=seed)
     choices: list[tuple[Referee, Observed, Observed]] | None = None
-    for effort in Effort:  # what another choice among right answers settles is not to cost more runs
-        finding, given = _judge(referee, expected, actual, effort), actual
-        if not finding.ok:
-            finding, given = _judge_defined(referee, finding, expected, actual, effort)
+    for effort in (Effort.FEW_RUNS, Effort.ALL_RUNS):  # another choice that settles all is not to cost more runs
+        finding, given = _beside_eager(referee, expected, actual, effort)
         if finding.kind not in (Kind.VALUE, Kind.MUTATION):  # what an input is left with is a number like any other
             return finding
         if seed is None and _right_with_ties_broken(program, args, expected, given, effort):
@@ -142,8 +140,22 @@ def _judge_part(
         others = [_judge(*choice, effort) for choice in choices]
         if any(beside.ok for beside in others):
             return _OPEN
-    # The other choice is as right, and so is what is ill-conditioned beside it.
-    return next((beside for beside in others if beside.outcome is Outcome.ILL_CONDITIONED), finding)
+    # No search makes a number right, only ill-conditioned: what is so beside one choice needs no other.
+    excused = [beside for beside in others if beside.outcome is Outcome.ILL_CONDITIONED]
+    if excused:
+        return excused[0]
+    for effort in (Effort.SEARCH, Effort.LONG_SEARCH) if choices else (Effort.LONG_SEARCH,):
+        finding, _ = _beside_eager(referee, expected, actual, effort)
+        for beside in itertools.chain([finding], (_judge(*choice, effort) for choice in choices or [])):
+            if beside.outcome is not Outcome.MISMATCH:
+                return beside
+    return finding
+
+
+def _beside_eager(referee: Referee, expected: Observed, actual: Observed, effort: Effort) -> tuple[Finding, Observed]:
+    """The finding, and the run it is of: that of the backend, but for what PyTorch does not define."""
+    finding = _judge(referee, expected, actual, effort)
+    return (finding, actual) if finding.ok else _judge_defined(referee, finding, expected, actual, effort)
 
 
 _AMBIGUITIES = (nan_sign_ambiguity, zero_factor_ambiguity, saturation_ambiguity, phase_ambiguity)
@@ -217,7 +229,7 @@ def _right_by_factors(
     return _judge(referee_of(program, args, derive, seed), wanted, given, effort).ok
 
 
-def _judge(referee: Referee, expected: Observed, actual: Observed, effort: Effort = Effort.SEARCH) -> Finding:
+def _judge(referee: Referee, expected: Observed, actual: Observed, effort: Effort = Effort.LONG_SEARCH) -> Finding:
     targets = [call.target for call in referee.program.every_call]
     rows, given = (list(paths(run.outputs, "output")) for run in (expected, actual))
     mismatch = _structure(rows, given, expected, actual)

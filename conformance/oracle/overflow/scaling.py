@@ -25,6 +25,8 @@ SHIFT = 544
 """A product of the two largest numbers, scaled twice, leaves room for sums of ``2**64`` such."""
 MAX_DEGREE = 2
 """The degrees that there is this room for."""
+GOLDEN_RATIO = (math.sqrt(5.0) - 1.0) / 2.0
+"""What ordinary numbers are apart from those that programs are written with."""
 
 
 def shifted(leaf: Any, by: int = -SHIFT) -> Any:
@@ -78,10 +80,12 @@ def replace_leaves(
 
 
 def distinct_numbers(leaf: Any) -> Any:
-    """Positive numbers, no two the same, in place of a tensor's."""
+    """Positive numbers from 1 to 2, no two the same, in place of a tensor's: none that an argument of the program may
+    cancel or be a pole at, such as a variance of 1 beside ``eps=-1``."""
     if not movable(leaf):
         return leaf
-    values = 1.0 + torch.arange(leaf.numel(), dtype=torch.float64).reshape(leaf.shape) / max(leaf.numel(), 1)
+    steps = torch.arange(leaf.numel(), dtype=torch.float64).reshape(leaf.shape) + GOLDEN_RATIO
+    values = 1.0 + steps / max(leaf.numel(), 1)
     return values.to(leaf.dtype)
 
 

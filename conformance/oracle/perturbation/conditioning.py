@@ -43,7 +43,7 @@ def ill_conditioned(
         if truth is not None:
             on_edge = _given(actual, leaf.others(referee.sub_ulp_perturbed, like), dtype, row)
         found |= ~on_edge & _given(actual, leaf.others(referee.ulp_perturbed, like), dtype, row)
-    if leaf.effort is Effort.SEARCH and bool((bad & ~found).any()):
+    if leaf.effort >= Effort.SEARCH and bool((bad & ~found).any()):
         found |= _given(actual, leaf.others(referee.relaid_runs, like), dtype, row)
     if truth is None:
         return found
@@ -59,7 +59,7 @@ def ill_conditioned(
     for runs, where in ((referee.runs_on_grid, ~on_edge), (referee.roundings_on_grid, on_edge)):
         if bool((left := bad & ~found & where).any()):
             found |= where & _given(actual, _in_range(leaf.each(runs, like), truth.values, dtype), dtype, row, left)
-    if leaf.effort is not Effort.SEARCH:
+    if leaf.effort < Effort.SEARCH:
         return found
     for scatter, where in ((referee.inputs_scattered, ~on_edge), (referee.roundings_scattered, on_edge)):
         left = bad & ~found & where

@@ -83,6 +83,7 @@ def _density(op: Any, x: Tensor, bins: Any, *, density: bool = False, **options:
 # From x, k and the polynomials of degrees k - 1 and k, the one of degree k + 1. Doubling is exact, and comes after a
 # step that is rounded, so that x itself is never moved.
 _Following = Callable[[Tensor, int, Tensor, Tensor], Tensor]
+_Wave = Callable[[Tensor], Tensor]
 MAX_DEGREE = 256
 
 
@@ -101,16 +102,18 @@ def _recurrence(
         x, degrees = x.expand(shape), torch.where(n.abs() < 2.0**63, n.trunc(), -1.0).expand(shape)
         highest = int(degrees.amax()) if n.numel() else 0
         x = argument(x)
-        if highest > MAX_DEGREE:
-            if beyond is None:
-                raise ValueError(f"a degree of {highest}")
-            return torch.where(degrees < 0, 0.0, beyond(x, degrees))
+        if highest > MAX_DEGREE and beyond is None:
+            raise ValueError(f"a degree of {highest}")
         before, last = torch.ones_like(x), first(x)
         out = torch.where(degrees >= 1, last, torch.where(degrees == 0, before, torch.zeros_like(x)))
-        for k in range(1, highest):
+        for k in range(1, int(torch.where(degrees <= MAX_DEGREE, degrees, 0.0).amax()) if n.numel() else 0):
             before, last = last, following(x, k, before, last)
             out = torch.where(degrees > k, last, out)
-        return out
+        return (
+            out
+            if highest <= MAX_DEGREE or beyond is None
+            else torch.where(degrees > MAX_DEGREE, beyond(x, degrees), out)
+        )
 
     return polynomial
 
@@ -120,22 +123,35 @@ def _chebyshev(x: Tensor, k: int, before: Tensor, last: Tensor) -> Tensor:
 
 
 def _by_angle(kind: str) -> Callable[[Tensor, Tensor], Tensor]:
-    """The Chebyshev polynomials of cos(a); from 1 and -1 on, where nothing oscillates, the op's own number."""
-    above, below = {
-        "t": (lambda a, n: torch.cos(n * a), torch.ones_like),
-        "u": (lambda a, n: torch.sin((n + 1) * a), torch.sin),
-        "v": (lambda a, n: torch.cos((n + 0.5) * a), lambda a: torch.cos(a / 2)),
-        "w": (lambda a, n: torch.sin((n + 0.5) * a), lambda a: torch.sin(a / 2)),
-    }[kind]
+    """The Chebyshev polynomials of cos(a), and of cosh(a), which are those of cos(i a)."""
     itself = getattr(torch.special, f"chebyshev_polynomial_{kind}")
 
     def polynomial(x: Tensor, degrees: Tensor) -> Tensor:
         with no_dispatch_modes():
-            beyond = itself(x, degrees)
-        angle = torch.acos(x)
-        return torch.where(x.abs() < 1, above(angle, degrees) / below(angle), beyond)
+            own = itself(x, degrees)
+        inside = _of_angle(kind, torch.cos, torch.sin, torch.acos(x), degrees)
+        angle = torch.acosh(x.abs())
+        outside, mirrored = (
+            _of_angle(each, torch.cosh, torch.sinh, angle, degrees) for each in (kind, _MIRRORED.get(kind, kind))
+        )
+        outside = torch.copysign(torch.where(x > 0, outside, mirrored), own)
+        outside = torch.where(torch.isfinite(outside) & torch.isfinite(own), outside, own)
+        return torch.where(x.abs() < 1, inside, outside)
 
     return polynomial
+
+
+_MIRRORED = {"v": "w", "w": "v"}
+"""The kind that a polynomial of -x is of, but for its sign."""
+
+
+def _of_angle(kind: str, even: _Wave, odd: _Wave, angle: Tensor, degrees: Tensor) -> Tensor:
+    if kind == "t":
+        return even(degrees * angle)
+    if kind == "u":
+        return odd((degrees + 1) * angle) / odd(angle)
+    wave = even if kind == "v" else odd
+    return wave((degrees + 0.5) * angle) / wave(angle / 2)
 
 
 def _hermite(x: Tensor, k: int, before: Tensor, last: Tensor) -> Tensor:

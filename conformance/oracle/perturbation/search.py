@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.perturbation.draws import Draws, Mix, on_line
-from torchstone.conformance.oracle.reference.leaf import Leaf
+from torchstone.conformance.oracle.reference.leaf import Effort, Leaf
 from torchstone.conformance.oracle.reference.scatter import Scatter, one_run
 from torchstone.conformance.oracle.tolerances import MAX_SPACING_RATIO, Tolerance, real_dtype
 from torchstone.conformance.oracle.ulp import ulp
@@ -47,7 +47,7 @@ STRAIGHT = 8
 """In the first so many steps every other one goes where a straight line would have the number, and does not halve."""
 BUDGET = 800
 """How many runs are made for one result, all its elements together."""
-DENSITIES = (256, 0.0), (1024, MAX_SPACING_RATIO / 4), (4096, MAX_SPACING_RATIO)
+DENSITIES = (256, MAX_SPACING_RATIO / 64), (1024, MAX_SPACING_RATIO / 4), (4096, MAX_SPACING_RATIO)
 """How many runs the density is taken from, and how far from them, in their spacing, a number may be. With four times as
 many runs the spacing is a quarter and a gap as wide as before: so the few tell most gaps, and the many are asked of
 what could be the edge of one."""
@@ -71,7 +71,7 @@ def attained(
     if actual.is_complex():  # each part for itself, in ULPs of the modulus
         size, wanted = (t.unsqueeze(-1).expand(_parts(actual).shape) for t in (size, wanted))
     shape, size, found = wanted.shape, size.reshape(-1), ~wanted.reshape(-1)
-    search = _Search(samples, flat, size, dtype, row)
+    search = _Search(samples, flat, size, dtype, row, leaf.effort)
     while True:
         distance = search.distance()
         found |= distance <= search.unit
@@ -137,8 +137,11 @@ _Way: TypeAlias = Generator[Mix, "Tensor | None", bool]
 
 
 class _Search:
-    def __init__(self, samples: _Samples, wanted: Tensor, size: Tensor, dtype: torch.dtype, row: Tolerance) -> None:
+    def __init__(
+        self, samples: _Samples, wanted: Tensor, size: Tensor, dtype: torch.dtype, row: Tolerance, effort: Effort
+    ) -> None:
         self.samples, self.wanted, self.dtype, self.row = samples, wanted, dtype, row
+        self.densities = DENSITIES if effort is Effort.LONG_SEARCH else DENSITIES[:1]
         stacked = torch.stack(samples.rows).nan_to_num(math.inf, math.inf, -math.inf)
         for side in (stacked - wanted, wanted - stacked):  # the nearest run to either side
             nearest = wanted.abs() + torch.where(side >= 0, side, math.inf).amin(0)
@@ -242,7 +245,7 @@ class _Search:
         """Which numbers some run gives, or which lie as close to the runs as these lie to one another."""
         found = torch.zeros_like(wanted)
         elements = wanted.nonzero().reshape(-1).tolist()
-        for count, room in DENSITIES:
+        for count, room in self.densities:
             rows = self._rows(elements, count)
             numbers = {element: float(self.wanted[element]) for element in elements}
             if rows is None or any(_beyond(numbers[element], rows[element]) for element in elements):

@@ -30,6 +30,8 @@ class Effort(enum.IntEnum):
     """Every kind of run that there is: some hundreds."""
     SEARCH = 2
     """A run that gives the number is searched for, which takes as long as all else."""
+    LONG_SEARCH = 3
+    """As many runs as tell what the search left open: some thousands."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Leaf:
     strict: bool = False
     dtype: torch.dtype | None = None
     """Of numbers that are no tensors: what they were read out of."""
-    effort: Effort = Effort.SEARCH
+    effort: Effort = Effort.LONG_SEARCH
 
     def dtype_of(self, tensor: Tensor) -> torch.dtype:
         """The dtype whose ULPs count."""

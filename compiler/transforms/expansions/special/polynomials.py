@@ -82,8 +82,17 @@ def _beyond(b: Expander, x: Value, n: Value, kind: str, largest: float) -> Value
             factor = b.div(b.add(one, b.exp(wave)), b.add(one, b.exp(base)))
         else:
             factor = b.div(b.expm1(wave), b.expm1(base))
+    factor = b.mul(factor, b.add(one, b.mul(n, _missing(b, x, ratio))))
     two_before = b.mul(b.pow(ratio, b.add(n, minus_two)), factor)
     return where(b, two_before, "gt", largest, const(b, x, math.nan), b.mul(b.pow(ratio, n), factor))
+
+
+def _missing(b: Expander, x: Value, ratio: Value) -> Value:
+    """The part of itself that r lacks by rounding, of which r**n lacks n times as much: a step of Newton's method
+    towards r (2 x - r) = 1, where the difference is exact."""
+    lost = b.fma(ratio, b.sub(b.add(x, x), ratio), const(b, x, -1))
+    part = b.div(lost, b.fma(ratio, ratio, const(b, x, -1)))
+    return where(b, ratio, "gt", 1, part, const(b, x, 0))
 
 
 # Up to here by the recurrence, which is exact where the polynomial is 0, as the closed forms are not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 import pytest
 import torch
@@ -48,6 +49,18 @@ def test_high_degrees_are_as_exact_as_low_ones(name: str) -> None:
     got, exact = compile(op, (x, n), target="evaluator")(x, n), op(x.double(), n.double())
     assert exact.isfinite().all()
     torch.testing.assert_close(got, exact.float(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", "tuvw")
+def test_beyond_1_high_degrees_lose_no_digits(kind: str) -> None:
+    """Of whole numbers, whose polynomials are whole."""
+    x, n = torch.tensor([2.0, 3, 8, -5]).double(), torch.tensor([401.0, 339, 233, 250]).double()
+    got = compile(getattr(torch.special, f"chebyshev_polynomial_{kind}"), (x, n), target="linalg")(x, n)
+    for point, degree, value in zip(x.tolist(), n.tolist(), got.tolist(), strict=True):
+        before, last = 1, {"t": 1, "u": 2, "v": 2, "w": 2}[kind] * int(point) + {"v": -1, "w": 1}.get(kind, 0)
+        for _ in range(1, int(degree)):
+            before, last = last, 2 * int(point) * last - before
+        assert abs(Fraction(value) - last) <= 4 * Fraction(math.ulp(value)), (point, degree)
 
 
 @pytest.mark.parametrize("target", ["evaluator", "linalg"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -10,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from torchstone.conformance.oracle import compare as judgement
 from torchstone.conformance.oracle.ambiguity.phases import AlignPhases, RecordFactors
 from torchstone.conformance.oracle.compare import judge
 from torchstone.conformance.oracle.finding import Observed
 from torchstone.conformance.oracle.perturbation import search
+from torchstone.conformance.oracle.reference.leaf import Effort
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.program.tensor_storage import copy_tensors
 
@@ -173,3 +176,31 @@ def test_a_backend_may_turn_the_last_of_two_factorizations(wrong: bool) -> None:
     given = (left * phase, right * (phase.conj() if not wrong else phase)[:, None])
     finding = judge(program, args, Observed((left, right), copy_tensors(args)), Observed(given, copy_tensors(args)))
     assert finding.outcome == ("mismatch" if wrong else "pass"), finding
+
+
+def test_few_runs_are_made_beside_each_choice_before_many_beside_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search finds no number right: what would only tell that is asked no more."""
+    monkeypatch.setattr(search, "DENSITIES", ((32, 0.25), (64, 16.0)))
+    monkeypatch.setattr(search, "STARTS", 2)
+    asked: list[tuple[str, Effort]] = []
+
+    def noted(name: str, at: int) -> None:
+        function = getattr(judgement, name)
+
+        def note(*args: Any) -> Any:
+            asked.append((name, args[at]))
+            return function(*args)
+
+        monkeypatch.setattr(judgement, name, note)
+
+    noted("_judge", 3)
+    noted("_right_by_factors", 5)
+    x = torch.randn(3, 3, generator=torch.Generator().manual_seed(1))
+    program = Program(("x",), (Call("torch.linalg.svd", (Ref("x"),), {}, "r"),), Ref("r", (0,)))
+    left = program(x)
+    given = -left
+    given[0, 0] *= 1.001
+    assert judge(program, (x,), Observed(left, (x,)), Observed(given, (x,))).outcome == "mismatch"
+    rounds = [effort for name, effort in asked if name == "_judge"]
+    assert rounds == sorted(rounds) and rounds[-2:] == [Effort.LONG_SEARCH] * 2
+    assert {effort for name, effort in asked if name == "_right_by_factors"} == {Effort.FEW_RUNS, Effort.ALL_RUNS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -23,3 +24,27 @@ def test_infinity_on_the_side_of_the_mean_and_nothing_else(size: float, outcome:
     weight, bias = torch.full((1,), math.inf).half(), torch.ones(1).half()
     assert torch.isnan(torch.nn.functional.instance_norm(ROW, weight=weight, bias=bias)).any()
     assert compare(program, lambda x, w, b: (SIDES * size).half(), ROW, weight, bias).outcome == outcome
+
+
+@pytest.mark.parametrize(("eps", "size"), [(-1.0, 1.0), (-0.5, 0.5), (-1.0, 2.0)])
+@pytest.mark.parametrize(
+    "given", ["right", *(pytest.param(name, marks=pytest.mark.torture) for name in ("negated", "finite"))]
+)
+def test_a_variance_that_eps_cancels_is_a_weight_without_end(eps: float, size: float, given: str) -> None:
+    means, bias = torch.tensor([1.0, -2.0]), torch.tensor([0.5, -0.5])
+    variances, x = torch.tensor([size, 4.0]), torch.tensor([[[3.0, -1.0], [2.0, 1.0]], [[7.0, 0.0], [0.5, -3.0]]])
+    inputs = {"x": x, "running_mean": means, "running_var": variances, "bias": bias}
+    named: dict[str, Any] = {name: Ref(name) for name in list(inputs)[1:]}
+    call = Call("torch.nn.functional.instance_norm", (Ref("x"),), named | {"eps": eps, "use_input_stats": False}, "y")
+    program = Program(tuple(inputs), (call,), Ref("y"))
+
+    def documented(x: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        mean, variance, bias = (each.reshape(1, 2, 1) for each in rest)
+        out = (x - mean) / torch.sqrt(variance + eps) + bias
+        wrong = {"right": out, "negated": -out, "finite": torch.ones(())}[given]
+        return torch.where(torch.isfinite(out), out, wrong)
+
+    cancels = size + eps == 0
+    assert bool(torch.isnan(program(*inputs.values())).any()) == cancels
+    wanted = "pass" if not cancels else "ill-conditioned" if given == "right" else "mismatch"
+    assert compare(program, documented, *inputs.values()).outcome == wanted

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from tests.conformance.execution.test_run_case import Fake, case_of, outcome, running
 from torchstone.conformance.backends.adapters.eager import Eager
+from torchstone.conformance.execution.repeatability import observe
 from torchstone.conformance.execution.run_case import compile_cases, run_case
 from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.oracle.random.compare import LATER_RUNS, compare
 from torchstone.conformance.oracle.random.distribution import FALSE_POSITIVE_RATE, RUNS, compare_distributions
 from torchstone.conformance.oracle.random.work import EACH_CALL, MOST, affordable, work
 from torchstone.conformance.program.case import Case
@@ -322,3 +324,29 @@ def test_factors_of_random_projections_are_compared_by_what_they_determine(scale
         return left * signs, values * scale, right * signs
 
     assert run_case(LOWRANK, running(turned)).outcome is kept
+
+
+class Keeps:
+    """A compiled program that draws once for each of two inputs, and then gives what it kept for the second."""
+
+    def __init__(self, keeps: bool) -> None:
+        self.keeps, self.kept = keeps, torch.empty(0)
+
+    def __call__(self, p: Tensor) -> Tensor:
+        if torch.equal(p, HALF):
+            return (own(p.shape) < p).float()
+        if not self.keeps or not self.kept.numel():
+            self.kept = (own(p.shape) < p).float()
+        return self.kept.clone()
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_on_other_inputs_a_compiled_program_is_judged_by_fewer_runs(keeps: bool) -> None:
+    call, program = Call("torch.bernoulli", (Ref("p"),), {}, "y"), Keeps(keeps)
+    found = []
+    for p in (HALF, HALF / 2):
+        case = Case(Program(("p",), (call,), Ref("y")), {"p": p}, "test", "bernoulli", "float32")
+        expected, actual = observe(case.program, case.fresh_args()), observe(program, case.fresh_args())
+        found.append(compare("drawn", case, running(program), program, expected, actual))
+    assert [finding.evidence["runs"] for finding in found] == [RUNS, LATER_RUNS]
+    assert [str(finding.outcome) for finding in found] == ["pass", "mismatch" if keeps else "pass"]
