@@ -118,19 +118,17 @@ def spread_of(values: Tensor, runs: list[Tensor]) -> Tensor:
 
 def refine_spread(truth: Reference, expected: Tensor, bad: Tensor, leaf: Leaf) -> Reference:
     """The reference with the spread of more runs where it is smooth: of many elements, some stray little in all of the
-    first few. A jump that only some later runs meet is not let in: they would stray further by far than most do.
+    first few. By how far runs stray one after the other, the spread grows without a gap. A jump leaves one, however
+    many of the later runs meet it.
 
     ``bad`` are the elements that it is for: where none of them is smooth, no more runs are made."""
     smooth = _smooth(truth, expected, leaf)
     if not bool((smooth & bad).any()):
         return replace(truth, smooth=smooth)
     strays = [spread_of(truth.values, [run]) for run in leaf.others(leaf.referee.more_rounded_runs, expected)]
-    if not strays:
-        return replace(truth, smooth=smooth)
-    most = torch.stack(strays).median(0).values.maximum(MAX_SPREAD_GROWTH * truth.spread)
     spread = truth.spread
-    for stray in strays:
-        spread = torch.where(smooth & (stray <= most), spread.maximum(stray), spread)
+    for stray in torch.stack(strays).sort(0).values if strays else ():
+        spread = torch.where(smooth & (stray <= MAX_SPREAD_GROWTH * spread), spread.maximum(stray), spread)
     return replace(truth, spread=spread, smooth=smooth)
 
 
