@@ -16,7 +16,9 @@ from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.program.program import Call, Program, Ref
 
 
-@pytest.mark.parametrize("seed", [0, 5, 10, pytest.param(18, marks=pytest.mark.torture), 33, 38, 700088, 730058, 840002])
+@pytest.mark.parametrize(
+    "seed", [0, 5, 10, pytest.param(18, marks=pytest.mark.torture), 33, 38, 700088, 730058, 840002]
+)
 def test_a_number_in_a_gap_is_a_mismatch(seed: int) -> None:
     assert list(absolved(seed, 2)) == []
 
