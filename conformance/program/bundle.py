@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from torchstone.conformance.program.program import Call, Program
 
 _MEMBER = "member:"
 _GRADIENTS = "torch.autograd.grad"
+_OF_MEMBER = re.compile(r"p(\d+)_")
 _OF_ALL = "gradients"
 """What the gradients of all members are called: a name of no member's, for each of these has its number in front."""
 
@@ -28,6 +30,14 @@ _OF_ALL = "gradients"
 def may_be_member(case: Case) -> bool:
     """Whether a bundle can hold the case: what it is called has to fit into a tag."""
     return len(_tag(case)) <= MAX_LABEL and not any(tag.startswith(_MEMBER) for tag in case.tags)
+
+
+def is_bundle(fn: object) -> bool:
+    """Whether a callable is the program of a bundle of several: all that it has is called as it is there."""
+    if not isinstance(fn, Program) or not fn.calls:
+        return False
+    numbers = {_OF_MEMBER.match(name) for name in _names(fn) if name != _OF_ALL}
+    return None not in numbers and len({match[1] for match in numbers if match}) > 1
 
 
 def bundle(cases: Sequence[Case]) -> Case:

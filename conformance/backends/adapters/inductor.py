@@ -10,13 +10,14 @@ import re
 import shutil
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from unittest import mock
 
 from torchstone.compiler._torch import control_flow, dynamo, symbolic_shapes
+from torchstone.conformance.backends.adapters.inductor_order import kernels_together
 from torchstone.conformance.backends.eager_ops import eager_ops
 from torchstone.conformance.backends.protocol import Availability, Backend, BackendError, BackendUnsupported, counted
 
@@ -37,6 +38,8 @@ class Inductor:
     name = "inductor"
     executors = ("inductor",)
     options = ("cuda",)
+    # Measured, in time of the processor: new sizes may be graphs of their own, and so is each rewritten program.
+    costs: ClassVar = {"backward": 4, "rewritten": 4, "batch": 6, "dynamic": 16, "draws": 8}
 
     def __init__(self) -> None:
         self._in_use: weakref.WeakSet[_Executable] = weakref.WeakSet()
@@ -74,13 +77,14 @@ class Inductor:
     def _compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dynamic: bool) -> Callable[..., Any]:
         import torch
 
+        from torchstone.conformance.program.bundle import is_bundle
         from torchstone.conformance.program.fx import compiled_forward, keeps_graph, takes_gradients
         from torchstone.conformance.program.tensor_storage import copy_tensors
 
         if not self._in_use:  # a program that may be called again would be compiled again
             dynamo.reset()
         sources: list[str] = []
-        settings = partial(_settings, keeps_graph(fn))
+        settings = partial(_settings, keeps_graph(fn), is_bundle(fn))
         # a hook, None by default
         hook = mock.patch.object(dynamo.GraphLowering, "save_output_code", sources.append, create=True)
         with settings(), hook:
@@ -152,13 +156,14 @@ _OPTIONS = {"fx_graph_cache": False, "compile_threads": 1}
 
 
 @contextmanager
-def _settings(keeps_graph: bool) -> Iterator[None]:
+def _settings(keeps_graph: bool, several: bool) -> Iterator[None]:
     """How PyTorch compiles, at the first call and at those later on for which it compiles again."""
     with (
         dynamo.inductor_config.patch(_OPTIONS),
         dynamo.config.patch(suppress_errors=False),
         # PyTorch's own remedy: such a backward graph may not reuse the memory of what the forward graph keeps.
         dynamo.functorch_config.patch(donated_buffer=not keeps_graph),
+        kernels_together() if several else nullcontext(),
     ):
         yield
 
