@@ -49,8 +49,8 @@ class CampaignOptions:
     ``pool``: ops to build programs of, all if empty; ``must``: ops of which every program calls one; ``programs``: how
     many at most; ``python``: the interpreter of the backend, this one if None; ``reduce_seconds`` bounds the reduction
     of one finding. The stream of programs depends on ``seed``, ``pool``, ``must``, ``max_ops``, ``specials`` (nan,
-    inf and -0 in the inputs) and the backend's ``costs`` alone, but for causes that are known by then and left out; if it is ``guided``, on what
-    earlier programs had and what became of them, too.
+    inf and -0 in the inputs) and the backend's ``costs`` alone, but for causes that are known by then and left out; if
+    it is ``guided``, on what earlier programs had and what became of them, too.
     """
 
     backend: str
@@ -193,7 +193,7 @@ class _Campaign:
         while not self._ready:
             if self._out_of_time():
                 return False
-            case = next(self._programs, None)
+            case = None if self._is_last_call() else next(self._programs, None)
             found = self._bundler.rest() if case is None else self._bundler.add(case)
             self._ready += found
             if case is None and not self._ready:
@@ -255,6 +255,10 @@ class _Campaign:
             else:
                 tally.left_out += 1
                 tally.pending.remove(index)
+
+    def _is_last_call(self) -> bool:
+        """Whether what still waits for company takes all of the time that is left."""
+        return self._bundler.seconds() >= (self.plan.seconds - self.tally.seconds) * self.desk.jobs
 
     def _out_of_time(self) -> bool:
         return self.tally.seconds >= self.plan.seconds
