@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from torch import Tensor
 
+LEFT_BY = "left_by"
+"""The key in the evidence on a bundle for who called PyTorch's kernels: by name, a program's number for each call."""
+
 
 @dataclass(frozen=True)
 class Availability:

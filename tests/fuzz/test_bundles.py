@@ -355,7 +355,7 @@ def test_a_fallback_is_that_of_the_programs_which_call_for_what_ran():
 
 def test_smaller_bundles_are_tried_as_long_as_none_was_right_as_it_stood():
     size = BundleSize()
-    for whole, asked in ((False, 16), (True, 4), (True, 4)):
+    for whole, asked in ((False, 32), (True, 16), (True, 16)):
         assert size.best() == asked
         size.learn(asked, 1.0 if whole else 100.0, whole=whole)
 

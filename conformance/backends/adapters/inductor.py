@@ -17,9 +17,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from unittest import mock
 
 from torchstone.compiler._torch import control_flow, dynamo, symbolic_shapes
-from torchstone.conformance.backends.adapters.inductor_order import kernels_together
+from torchstone.conformance.backends.adapters.inductor_order import programs_apart
 from torchstone.conformance.backends.eager_ops import eager_ops
-from torchstone.conformance.backends.protocol import Availability, Backend, BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.protocol import (
+    LEFT_BY,
+    Availability,
+    Backend,
+    BackendError,
+    BackendUnsupported,
+    counted,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,14 +84,15 @@ class Inductor:
     def _compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...], dynamic: bool) -> Callable[..., Any]:
         import torch
 
-        from torchstone.conformance.program.bundle import is_bundle
         from torchstone.conformance.program.fx import compiled_forward, keeps_graph, takes_gradients
+        from torchstone.conformance.program.member_names import is_bundle
         from torchstone.conformance.program.tensor_storage import copy_tensors
 
         if not self._in_use:  # a program that may be called again would be compiled again
             dynamo.reset()
         sources: list[str] = []
-        settings = partial(_settings, keeps_graph(fn), is_bundle(fn))
+        left: dict[str, list[int]] = {}
+        settings = partial(_settings, keeps_graph(fn), left if is_bundle(fn) else None)
         # a hook, None by default
         hook = mock.patch.object(dynamo.GraphLowering, "save_output_code", sources.append, create=True)
         with settings(), hook:
@@ -108,6 +116,7 @@ class Inductor:
                 raise BackendError(_first_lines(error), "run") from error
         kernels = [kernel for source in sources for kernel in _KERNEL.findall(source)]
         executable = _Executable(compiled, kernels, AUTOGRADS_OWN if takes_gradients(fn) else (), settings)
+        executable.left = {op: list(numbers) for op, numbers in left.items()}
         executable.stages = {"output code": "\n".join(sources)}
         self._in_use.add(executable)
         return executable
@@ -129,6 +138,7 @@ class _Executable:
         self.settings = settings
         self.evidence: dict[str, Any] = {}
         self.stages: dict[str, str] = {}
+        self.left: dict[str, list[int]] = {}
 
     def __call__(self, *args: Tensor) -> Any:
         if self.evidence:
@@ -139,6 +149,8 @@ class _Executable:
         left = (name for name in ops.elements() if name not in self.not_its_own)
         ran = {"inductor": counted(self.kernels), "eager": counted(left)}
         self.evidence = {"ran": {executor: told for executor, told in ran.items() if told}}
+        if self.left:
+            self.evidence[LEFT_BY] = self.left
         return results
 
 
@@ -156,14 +168,17 @@ _OPTIONS = {"fx_graph_cache": False, "compile_threads": 1}
 
 
 @contextmanager
-def _settings(keeps_graph: bool, several: bool) -> Iterator[None]:
-    """How PyTorch compiles, at the first call and at those later on for which it compiles again."""
+def _settings(keeps_graph: bool, left: dict[str, list[int]] | None) -> Iterator[None]:
+    """How PyTorch compiles, at the first call and at those later on for which it compiles again.
+
+    Of a bundle, ``left`` is told which program leaves what to ATen.
+    """
     with (
         dynamo.inductor_config.patch(_OPTIONS),
         dynamo.config.patch(suppress_errors=False),
         # PyTorch's own remedy: such a backward graph may not reuse the memory of what the forward graph keeps.
         dynamo.functorch_config.patch(donated_buffer=not keeps_graph),
-        kernels_together() if several else nullcontext(),
+        nullcontext() if left is None else programs_apart(left),
     ):
         yield
 
