@@ -23,6 +23,7 @@ from torchstone.fuzz.generator.rules import OpRule
 WEIGHTS = ((DEFAULT, 60), ("backward", 15), ("dynamic", 10), ("batch", 5), ("rewritten", 10))
 """The variants, and of a hundred seconds how many are for each."""
 
+CONTROL_FLOW = "control flow"
 FREE: Mapping[str, int] = {}
 """The costs of a backend to which everything is alike."""
 _UNIT = 1000
@@ -31,6 +32,12 @@ _UNIT = 1000
 def shares(costs: Mapping[str, int]) -> list[tuple[str, int]]:
     """The variants, and how often each is drawn."""
     return [(variant, weight * _UNIT // costs.get(variant, 1)) for variant, weight in WEIGHTS]
+
+
+def _cost(case: Case, costs: Mapping[str, int]) -> int:
+    """How many times as long as others a program takes in whatever variant."""
+    has = {DRAWS: DRAWS in case.tags, CONTROL_FLOW: any(call.bodies() for call in case.program.calls)}
+    return max(costs.get(name, 1) if holds else 1 for name, holds in has.items())
 
 
 def nth_case(
@@ -56,8 +63,7 @@ def nth_case(
     for attempt in itertools.count():
         drawn = SeededChoices(f"{seed}:{index}" + f":{attempt}" * bool(attempt))
         case = generate(drawn, rules, max_ops, must, str(seed), index, specials, drafts, novelty)
-        kept = DRAWS not in case.tags or choices.integer(1, costs.get(DRAWS, 1)) == 1
-        if kept or must or attempt == ATTEMPTS:
+        if must or attempt == ATTEMPTS or choices.integer(1, _cost(case, costs)) == 1:
             break
     targets = {call.target for call in case.program.every_call}
     if novelty is not None:

@@ -46,7 +46,7 @@ class Inductor:
     executors = ("inductor",)
     options = ("cuda",)
     # Measured, in time of the processor: new sizes may be graphs of their own, and so is each rewritten program.
-    costs: ClassVar = {"backward": 4, "rewritten": 4, "batch": 6, "dynamic": 16, "draws": 8}
+    costs: ClassVar = {"backward": 4, "rewritten": 4, "batch": 6, "dynamic": 16, "draws": 6, "control flow": 6}
 
     def __init__(self) -> None:
         self._in_use: weakref.WeakSet[_Executable] = weakref.WeakSet()
@@ -166,6 +166,9 @@ _KERNEL = re.compile(r"^(\w+) = async_compile\.\w+\(", re.MULTILINE)
 # A cache of finished graphs would let one case answer for another; the C++ cache below it is keyed by the code.
 _OPTIONS = {"fx_graph_cache": False, "compile_threads": 1}
 
+GRAPHS = 64
+"""How many graphs may be made of a program. PyTorch gives up after 8, which is no answer to the sizes after these."""
+
 
 @contextmanager
 def _settings(keeps_graph: bool, left: dict[str, list[int]] | None) -> Iterator[None]:
@@ -175,7 +178,7 @@ def _settings(keeps_graph: bool, left: dict[str, list[int]] | None) -> Iterator[
     """
     with (
         dynamo.inductor_config.patch(_OPTIONS),
-        dynamo.config.patch(suppress_errors=False),
+        dynamo.config.patch(suppress_errors=False, recompile_limit=GRAPHS),
         # PyTorch's own remedy: such a backward graph may not reuse the memory of what the forward graph keeps.
         dynamo.functorch_config.patch(donated_buffer=not keeps_graph),
         nullcontext() if left is None else programs_apart(left),

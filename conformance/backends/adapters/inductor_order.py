@@ -54,9 +54,12 @@ def _members(node: Any) -> set[int]:
 
 def _left_to(node: Any) -> str:
     """The op of ATen that a step calls: empty for a step that is Inductor's own."""
+    if not node.is_extern():
+        return ""
     op = getattr(node.node, "op_overload", None)
-    name = op.name() if node.is_extern() and hasattr(op, "name") else ""
-    return name.partition(".")[0] if "::" in name else ""
+    name = op.name().replace("::", ".") if hasattr(op, "name") else getattr(node.node, "python_kernel_name", None) or ""
+    parts = name.removeprefix("torch.ops.").replace("extern_kernels.", "aten.").split(".")
+    return "::".join(parts[:2]) if len(parts) > 1 else ""
 
 
 def _needs(nodes: Sequence[Any]) -> list[list[int]]:
