@@ -170,7 +170,7 @@ def test_a_program_does_not_wait_for_long():
     assert [0] in _bundles(cases, 4)[: PATIENCE + 2]
 
 
-@pytest.mark.parametrize(("seconds", "best"), [(lambda size: 1.0, 16), (lambda size: float(size**2), 1)])
+@pytest.mark.parametrize(("seconds", "best"), [(lambda size: 1.0, 32), (lambda size: float(size**2), 1)])
 def test_bundles_are_as_large_as_it_pays(seconds, best):
     size = BundleSize()
     for _ in range(40):
