@@ -52,6 +52,7 @@ def test_a_bundle_is_known_by_its_names():
 
 
 @pytest.mark.torture
+@pytest.mark.filterwarnings("ignore")  # of torch.jit, which Inductor imports
 def test_the_kernels_of_a_bundle_are_two_files_and_what_is_left_to_aten_is_told_by_program():
     whole = bundle(_cases())
     compiled = Inductor().compile(whole.program, whole.fresh_args())
@@ -67,6 +68,7 @@ def test_the_kernels_of_a_bundle_are_two_files_and_what_is_left_to_aten_is_told_
 
 
 @pytest.mark.torture
+@pytest.mark.filterwarnings("ignore")  # of torch.jit, which Inductor imports
 def test_each_size_that_is_asked_has_a_graph(monkeypatch: pytest.MonkeyPatch):
     """Without a place for more of them PyTorch refuses the ninth, as if the program were refused."""
     names = "abcd"
