@@ -6,7 +6,6 @@ layouts and values of the suite's other variants are drawn by the generator itse
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 
 from torchstone.conformance.program.case import Case
@@ -60,11 +59,12 @@ def nth_case(
     variant = choices.weighted(shares(costs))
     if novelty is not None:
         novelty.variant = variant
-    for attempt in itertools.count():
+    case, attempt = None, 0
+    while case is None:
         drawn = SeededChoices(f"{seed}:{index}" + f":{attempt}" * bool(attempt))
         case = generate(drawn, rules, max_ops, must, str(seed), index, specials, drafts, novelty)
-        if must or attempt == ATTEMPTS or choices.integer(1, _cost(case, costs)) == 1:
-            break
+        if not must and attempt < ATTEMPTS and choices.integer(1, _cost(case, costs)) > 1:
+            case, attempt = None, attempt + 1
     targets = {call.target for call in case.program.every_call}
     if novelty is not None:
         novelty.meet((target, "variant", variant) for target in targets)
