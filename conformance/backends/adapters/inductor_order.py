@@ -93,6 +93,6 @@ def interleaved(programs: Iterable[Iterable[S]], parts_others: Callable[[S], boo
     while any(left):
         for parting in (False, True):
             for program in left:
-                while program and parts_others(program[0]) is parting:
+                while program and bool(parts_others(program[0])) is parting:
                     ordered.append(program.popleft())
     return ordered
