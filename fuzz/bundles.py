@@ -1,9 +1,9 @@
 """Independent programs asked as one: where compiling takes most of the time, it is spent once for many of them.
 
 A bundle that is right says that each of its programs is; of which the backend left a part to eager, ``left_to_eager``
-tells. Of any other, each half is asked by itself, down to the
-program that it is about, so that what is reported never depends on which programs stood together. Where the verdict
-names a result, the program that it is of is asked first.
+tells. A program that gives something else is set aside, and asked by itself (``execution.set_aside``). Where it is not
+known which one is to blame, each half is asked by itself, down to the program that it is about. So what is reported
+never depends on which programs stood together.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from torchstone.conformance.execution.later_calls import turn_of
+from torchstone.conformance.execution.set_aside import ASIDE, member_at
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.program.bundle import bundle, may_be_member
 from torchstone.conformance.program.case import Case
@@ -27,7 +28,7 @@ from torchstone.fuzz.generator.generate import DRAWS
 from torchstone.fuzz.left_to_eager import LeftToEager, left_to_eager, verdict_of_one
 from torchstone.reducers.asking import Ask, Asking
 
-SIZES = (16, 4, 2, 1)
+SIZES = (32, 16, 4, 2, 1)
 """Programs in a bundle. More of them save little, and are taken apart more often."""
 PATIENCE = 200
 """Programs drawn after one until it is asked with those that have come to stand with it so far."""
@@ -91,6 +92,11 @@ class BundleSize:
         self._whole[size] += whole
         self._seconds[size] = self._seconds.get(size, 0.0) + seconds
 
+    def seconds(self, size: int) -> float | None:
+        """Return about how long so many programs take, None where none were asked yet."""
+        known = [each for each in self._sizes if self._bundles[each]]
+        return size * self._each(min(known, key=lambda each: abs(each - size))) if known else None
+
     def _each(self, size: int) -> float:
         return self._seconds[size] / (self._bundles[size] * size)
 
@@ -121,6 +127,12 @@ class Bundler:
                 if not self._waiting[kind]:
                     del self._waiting[kind]
 
+    def seconds(self) -> float:
+        """Return about how long it takes to ask what still waits; what was never asked is taken to be like the rest."""
+        each = {kind: self.size(kind).seconds(len(group)) for kind, group in self._waiting.items()}
+        known = [seconds for seconds in each.values() if seconds is not None]
+        return sum(known) * len(each) / max(len(known), 1)
+
     def rest(self) -> Iterator[list[Case]]:
         """Yield what still waits."""
         while self._waiting:
@@ -129,7 +141,7 @@ class Bundler:
     def learn(self, group: Sequence[Case], told: Told) -> None:
         """Take note of what became of programs that were asked as one."""
         if kind := Kind.of(group[0]):
-            self.size(kind).learn(len(group), told.seconds, whole=told.trials == 1)
+            self.size(kind).learn(len(group), told.seconds, whole=told.whole)
 
 
 @dataclass(frozen=True)
@@ -139,6 +151,11 @@ class Told:
     verdicts: list[Verdict]
     seconds: float
     trials: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether none was asked again but those that are not right."""
+        return self.trials - 1 <= sum(verdict.outcome not in CORRECT for verdict in self.verdicts)
 
 
 def told_apart(cases: Sequence[Case]) -> Trying[Told]:
@@ -197,46 +214,77 @@ def _apart(cases: Sequence[Case], enough: Callable[[Case, Verdict], bool], *, on
     verdict = yield Trial(bundle(cases), once=once or len(cases) > 1)
     if len(cases) == 1:
         return [verdict]
-    share = verdict.seconds / len(cases)
-    if verdict.outcome is Outcome.FALLBACK and not once:
-        if (left := left_to_eager(cases, verdict)) is not None and (left.ran or not left.open):
-            return (yield from _without(cases, verdict, left, enough))
-    elif verdict.outcome in CORRECT:
-        return [dataclasses.replace(verdict, **case_labels(case), seconds=share) for case in cases]
-    at = _suspect(cases, verdict)
-    half = len(cases) // 2
-    parts = (cases[:half], cases[half:]) if at is None else (cases[:at], cases[at : at + 1], cases[at + 1 :])
+    wrong = _suspects(cases, verdict)
+    evidence = {key: value for key, value in verdict.evidence.items() if key != ASIDE}
+    verdict = dataclasses.replace(verdict, evidence=evidence)
+    known = yield from _known(cases, verdict, wrong, enough, once=once)
+    parts = [[at] for at in range(len(cases))] if known else _parts(len(cases), wrong)
     verdicts: list[Verdict] = []
     for part in parts:
-        if part:
-            verdicts += yield from _apart(part, enough, once=once)
-            if enough(cases[len(verdicts) - 1], verdicts[-1]):
-                break
+        if part[0] in known:
+            verdicts.append(known[part[0]])
+        else:
+            verdicts += yield from _apart([cases[at] for at in part], enough, once=once)
+        if enough(cases[len(verdicts) - 1], verdicts[-1]):
+            break
     return verdicts
 
 
+def _parts(count: int, wrong: Collection[int]) -> list[list[int]]:
+    """The numbers of programs that are asked again as one: what is between those that are wrong, else each half."""
+    if not wrong:
+        return [list(range(count // 2)), list(range(count // 2, count))]
+    return [list(part) for _, part in itertools.groupby(range(count), lambda at: at if at in wrong else -1)]
+
+
+def _known(
+    cases: Sequence[Case],
+    verdict: Verdict,
+    wrong: Collection[int],
+    enough: Callable[[Case, Verdict], bool],
+    *,
+    once: bool,
+) -> Trying[dict[int, Verdict]]:
+    """The verdicts of those programs of a bundle that it tells of: where the others are right, of all but the wrong."""
+    if verdict.outcome is Outcome.FALLBACK and not once:
+        left = left_to_eager(cases, verdict)
+        if left is None or (left.open and not left.ran):
+            return {}
+        return (yield from _without(cases, verdict, left, wrong, enough))
+    if verdict.outcome not in CORRECT:
+        return {}
+    share = verdict.seconds / len(cases)
+    return {
+        at: dataclasses.replace(verdict, **case_labels(case), seconds=share)
+        for at, case in enumerate(cases)
+        if at not in wrong
+    }
+
+
 def _without(
-    cases: Sequence[Case], verdict: Verdict, left: LeftToEager, enough: Callable[[Case, Verdict], bool]
-) -> Trying[list[Verdict]]:
+    cases: Sequence[Case],
+    verdict: Verdict,
+    left: LeftToEager,
+    wrong: Collection[int],
+    enough: Callable[[Case, Verdict], bool],
+) -> Trying[dict[int, Verdict]]:
     """The verdicts of programs that are right, of some of which it is known that they were left in part to eager.
 
     Where something ran and it is not known for which of them, the others are asked again without these.
     """
     share = verdict.seconds / len(cases)
-    found = {at: verdict_of_one(cases[at], verdict, left.ran.get(at, ()), share) for at in range(len(cases))}
-    others = [at for at in range(len(cases)) if at not in left.ran]
+    right = [at for at in range(len(cases)) if at not in wrong]
+    found = {at: verdict_of_one(cases[at], verdict, left.ran.get(at, ()), share) for at in right}
+    others = [at for at in right if at not in left.ran]
     if left.open and others:
         again = yield from _apart([cases[at] for at in others], enough, once=False)
         found |= dict(zip(others, again, strict=False))
-    return [found[at] for at in range(len(cases))]
+    return found
 
 
-def _suspect(cases: Sequence[Case], verdict: Verdict) -> int | None:
-    """Which program of a bundle the result is of that a verdict names, if it names one."""
-    place = failing_place(verdict)
-    if place is None or not place.path or not isinstance(place.path[0], int):
-        return None
-    if place.side == "output":
-        return place.path[0] if place.path[0] < len(cases) else None
-    ends = itertools.accumulate(len(case.program.inputs) for case in cases)
-    return next((at for at, end in enumerate(ends) if place.path[0] < end), None)
+def _suspects(cases: Sequence[Case], verdict: Verdict) -> set[int]:
+    """Which programs of a bundle are wrong, as far as its verdict says."""
+    aside = {at for at in verdict.evidence.get(ASIDE, ()) if at < len(cases)}
+    left = [at for at in range(len(cases)) if at not in aside]
+    at = member_at([cases[at] for at in left], failing_place(verdict))
+    return aside if at is None else aside | {left[at]}

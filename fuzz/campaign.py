@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from torchstone.conformance.backends.registry import load
+from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import shell_command
 from torchstone.conformance.execution.verdict import CORRECT, Verdict
 from torchstone.conformance.files import prepare_folder
@@ -20,7 +22,7 @@ from torchstone.fuzz.desk import Desk
 from torchstone.fuzz.findings import Findings
 from torchstone.fuzz.generator.generate import Drafts
 from torchstone.fuzz.generator.rules import OpRule
-from torchstone.fuzz.generator.variants import nth_case
+from torchstone.fuzz.generator.variants import FREE, nth_case
 from torchstone.fuzz.guidance import Guidance
 from torchstone.fuzz.saved import UNSORTED, forget_unsorted, keep_unsorted, save
 from torchstone.fuzz.triage import GRACE, UNSTABLE, Triage
@@ -46,9 +48,9 @@ class CampaignOptions:
 
     ``pool``: ops to build programs of, all if empty; ``must``: ops of which every program calls one; ``programs``: how
     many at most; ``python``: the interpreter of the backend, this one if None; ``reduce_seconds`` bounds the reduction
-    of one finding. The stream of programs depends on ``seed``, ``pool``, ``must``, ``max_ops`` and ``specials`` (nan,
-    inf and -0 in the inputs) alone, but for causes that are known by then and left out; if it is ``guided``, on what
-    earlier programs had and what became of them, too.
+    of one finding. The stream of programs depends on ``seed``, ``pool``, ``must``, ``max_ops``, ``specials`` (nan,
+    inf and -0 in the inputs) and the backend's ``costs`` alone, but for causes that are known by then and left out; if
+    it is ``guided``, on what earlier programs had and what became of them, too.
     """
 
     backend: str
@@ -191,7 +193,7 @@ class _Campaign:
         while not self._ready:
             if self._out_of_time():
                 return False
-            case = next(self._programs, None)
+            case = None if self._is_last_call() else next(self._programs, None)
             found = self._bundler.rest() if case is None else self._bundler.add(case)
             self._ready += found
             if case is None and not self._ready:
@@ -237,11 +239,13 @@ class _Campaign:
         """The programs that have no verdict yet, without the causes that are known."""
         plan, tally = self.plan, self.tally
         asked_for = {Call(rule.target, (), {}, "").operator for rule in plan.must}
+        costs = _costs(plan.backend)
         for index in itertools.chain(sorted(tally.pending), itertools.count(tally.drawn)):
             if plan.programs is not None and index >= plan.programs:
                 return
             guidance = tally.guidance if plan.guided else None
-            case = nth_case(plan.seed, index, plan.pool, plan.max_ops, plan.must, plan.specials, tally.drafts, guidance)
+            how = plan.pool, plan.max_ops, plan.must, plan.specials
+            case = nth_case(plan.seed, index, *how, tally.drafts, guidance, costs)
             case = tally.findings.spared(case, asked_for)
             if index >= tally.drawn:
                 tally.drawn = index + 1
@@ -251,6 +255,10 @@ class _Campaign:
             else:
                 tally.left_out += 1
                 tally.pending.remove(index)
+
+    def _is_last_call(self) -> bool:
+        """Whether what still waits for company takes all of the time that is left."""
+        return self._bundler.seconds() >= (self.plan.seconds - self.tally.seconds) * self.desk.jobs
 
     def _out_of_time(self) -> bool:
         return self.tally.seconds >= self.plan.seconds
@@ -278,6 +286,14 @@ class _Campaign:
         if due:
             self._saved = self.tally.seconds
         return due
+
+
+def _costs(backend: str) -> Mapping[str, int]:
+    """What a backend says of its costs: nothing where it is known to another Python alone."""
+    try:
+        return getattr(load(backend), "costs", FREE)
+    except InputError:
+        return FREE
 
 
 def count(tally: Tally, case: Case, verdict: Verdict) -> None:

@@ -1,8 +1,9 @@
 """Of programs that were right as one, which a backend left in part to eager.
 
-The verdict on a bundle tells which of PyTorch's kernels ran, and how often. A program calls for a kernel if eager runs
-it for that program; for one that eager runs for none, if PyTorch's own decompositions do. Where all programs together
-call for a kernel as often as it ran, it ran for each of them that does.
+The verdict on a bundle tells which of PyTorch's kernels ran, and how often. Some backends tell for which programs, too.
+Otherwise a program calls for a kernel if eager runs it for that program; for one that eager runs for none, if PyTorch's
+own decompositions do. Where all programs together call for a kernel as often as it ran, it ran for each of them that
+does.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from torchstone.compiler._torch import decompositions
 from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.conformance.backends.eager_ops import every_op
+from torchstone.conformance.backends.protocol import LEFT_BY
 from torchstone.conformance.execution.provenance import FOREIGN
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.program.case import Case
@@ -47,10 +49,17 @@ def left_to_eager(cases: Sequence[Case], verdict: Verdict) -> LeftToEager | None
     ):
         return None
     left = _counts(told.get(EAGER, ()))
-    eager = [_calls_for(case, contextlib.nullcontext()) for case in cases]
     found = LeftToEager({}, [])
+    eager: list[Counter[str]] = []
     decomposed: list[Counter[str]] = []
+    known = verdict.evidence.get(LEFT_BY, {})
     for name, count in left.items():
+        callers = known.get(name, ())
+        if len(callers) == count:
+            for at in set(callers):
+                found.ran.setdefault(at, []).append(name)
+            continue
+        eager = eager or [_calls_for(case, contextlib.nullcontext()) for case in cases]
         calls = [each[name.rstrip("_")] for each in eager]
         if not any(calls):
             decomposed = decomposed or [_calls_for(case, _Decomposed()) for case in cases]
@@ -67,7 +76,7 @@ def left_to_eager(cases: Sequence[Case], verdict: Verdict) -> LeftToEager | None
 def verdict_of_one(case: Case, verdict: Verdict, ran: Sequence[str], seconds: float) -> Verdict:
     """The verdict on one program of a bundle that was right, given the kernels of eager that ran for it."""
     told = {executor: ops for executor, ops in verdict.evidence.get("ran", {}).items() if executor != EAGER}
-    evidence = {key: value for key, value in verdict.evidence.items() if key != FOREIGN}
+    evidence = {key: value for key, value in verdict.evidence.items() if key not in (FOREIGN, LEFT_BY)}
     outcome, message = Outcome.PASS, ""
     if ran:
         outcome, message = Outcome.FALLBACK, f"eager ran {', '.join(ran)}"

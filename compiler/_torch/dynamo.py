@@ -25,6 +25,7 @@ _NAMES = Names(
             "tell which pass or lowering of Inductor a failure comes from",
         ),
         "inductor_config": ("torch._inductor.config", "turn Inductor's caches of finished graphs off"),
+        "inductor_memory": ("torch._inductor.memory", "order what Inductor compiles of several programs"),
         "functorch_config": ("torch._functorch.config", "keep buffers of a graph that is gone back through again"),
         "GraphLowering": ("torch._inductor.graph.GraphLowering", "read the code that Inductor writes for a graph"),
     },

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from torch import Tensor
 
+LEFT_BY = "left_by"
+"""The key in the evidence on a bundle for who called PyTorch's kernels: by name, a program's number for each call."""
+
 
 @dataclass(frozen=True)
 class Availability:
@@ -55,6 +58,9 @@ class Backend(Protocol):
     what ``compile`` takes and returns for each what ``compile`` returns or raises, and ``batch``, how many at most.
     One that compiles for sizes it does not know has ``compile_dynamic(fn, args, dims)``: ``dims`` names the dims of
     each argument whose size may vary, and what it returns is called with tensors of several sizes.
+    One to which programs of some variants cost a multiple of what others do, or those that draw random numbers
+    (``draws``) or have ``control flow``, has these multiples in ``costs``, by name, as in ``{"dynamic": 12}``. A
+    fuzzing campaign then draws fewer of them.
     One with options has their names in ``options``, and ``configured(options)`` returns it with some of them on.
     One whose callables tell what ran (see ``compile``) has in ``executors`` the names of those that are its own: what
     any other ran is a ``fallback``. Without either its passes are marked as unproven.

@@ -12,6 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -27,6 +28,7 @@ from torchstone.conformance.execution.leak import detect_leak
 from torchstone.conformance.execution.poison import FILL
 from torchstone.conformance.execution.provenance import classify, detect_silent_fallback
 from torchstone.conformance.execution.repeatability import check_second_call, is_nondeterministic, observe
+from torchstone.conformance.execution.set_aside import compare_setting_aside
 from torchstone.conformance.execution.undefined_behavior import SEED, UndefinedBehavior, undefined_behavior
 from torchstone.conformance.execution.verdict import FAILURES, REFUSED, Kind, Outcome, Stage, Verdict
 from torchstone.conformance.oracle.compare import judge
@@ -138,13 +140,15 @@ def _run_variant(case: Case, backend: Backend, compiled: Compiled | None) -> tup
     case = randomness.without_seed(case, backend)
     if case.variant not in VARIANTS:
         if RUN_BY_PLUGIN not in case.tags:
-            return compare_with_eager(case, backend, compiled)
+            return compare_setting_aside(case, backend, compiled, compare_with_eager)
         message = f'the variant "{case.variant}" is not installed in the Python of the worker ({sys.executable})'
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=message)
     try:
-        run = VARIANTS.load(case.variant).run or compare_with_eager
+        run = VARIANTS.load(case.variant).run
     except InputError as error:
         return Stage.CAPTURE, Finding(Outcome.UNTESTED, message=str(error))
+    if run is None:
+        run = partial(compare_setting_aside, compare=compare_with_eager)
     stage, finding = run(case, backend, compiled)
     if finding.outcome is Outcome.UNSUPPORTED and case.variant in ASKED_BY_PART:
         return _part_by_part(case, backend, stage, finding)

@@ -17,12 +17,11 @@ from torch import Tensor
 from torchstone.conformance.program.case import MAX_LABEL, Case, CaseError
 from torchstone.conformance.program.fx import keeps_graph
 from torchstone.conformance.program.literals import Ref, map_leaves
+from torchstone.conformance.program.member_names import OF_ALL, prefix
 from torchstone.conformance.program.program import Call, Program
 
 _MEMBER = "member:"
 _GRADIENTS = "torch.autograd.grad"
-_OF_ALL = "gradients"
-"""What the gradients of all members are called: a name of no member's, for each of these has its number in front."""
 
 
 def may_be_member(case: Case) -> bool:
@@ -43,7 +42,7 @@ def bundle(cases: Sequence[Case]) -> Case:
     rest: list[Call] = []
     outputs = []
     for number, case in enumerate(cases):
-        program = case.program.rename({name: f"{_prefix(number)}{name}" for name in _names(case.program)})
+        program = case.program.rename({name: f"{prefix(number)}{name}" for name in _names(case.program)})
         inputs |= dict(zip(program.inputs, case.inputs.values(), strict=True))
         calls = list(program.calls)
         first = next((at for at, call in enumerate(calls) if call.target == _GRADIENTS), len(calls))
@@ -70,11 +69,11 @@ def _taken_at_once(calls: list[Call], outputs: list[Any]) -> tuple[list[Call], l
             return leaf
         at, count = first[leaf.name]
         if leaf.path:
-            return Ref(_OF_ALL, (at + int(leaf.path[0]), *leaf.path[1:]))
-        return tuple(Ref(_OF_ALL, (at + place,)) for place in range(count))
+            return Ref(OF_ALL, (at + int(leaf.path[0]), *leaf.path[1:]))
+        return tuple(Ref(OF_ALL, (at + place,)) for place in range(count))
 
     args = tuple([ref for call in taken for ref in call.args[at]] for at in range(3))
-    whole = Call(_GRADIENTS, args, {"allow_unused": True}, _OF_ALL)
+    whole = Call(_GRADIENTS, args, {"allow_unused": True}, OF_ALL)
     others = [call.map_arguments(moved) for call in calls if call.target != _GRADIENTS]
     return [whole, *others], [map_leaves(output, moved) for output in outputs]
 
@@ -90,7 +89,7 @@ def members(case: Case) -> list[Case]:
         for number, tag in enumerate(tags):
             source, op, dtype, index = json.loads(tag.removeprefix(_MEMBER))
             program = _member(case.program, number)
-            inputs = {name: case.inputs[f"{_prefix(number)}{name}"] for name in program.inputs}
+            inputs = {name: case.inputs[f"{prefix(number)}{name}"] for name in program.inputs}
             fields = {"source": source, "op": op, "dtype": dtype, "index": index, "tags": plain}
             found.append(case.replace(program=program, inputs=inputs, **fields))
     except (LookupError, TypeError, ValueError) as error:
@@ -100,38 +99,34 @@ def members(case: Case) -> list[Case]:
 
 def _member(whole: Program, number: int) -> Program:
     """The program of one member, by the names that it had."""
-    prefix = _prefix(number)
-    own = f"{prefix}{_OF_ALL}"
+    front = prefix(number)
+    own = f"{front}{OF_ALL}"
     calls, first = [], 0
     for call in whole.calls:
-        if call.result == _OF_ALL:
-            mine = [ref.name.startswith(prefix) for ref in call.args[1]]
+        if call.result == OF_ALL:
+            mine = [ref.name.startswith(front) for ref in call.args[1]]
             first = mine.index(True)
-            args = tuple([ref for ref in refs if ref.name.startswith(prefix)] for refs in call.args)
+            args = tuple([ref for ref in refs if ref.name.startswith(front)] for refs in call.args)
             calls.append(replace(call, args=args, result=own))
-        elif call.result.startswith(prefix):
+        elif call.result.startswith(front):
             calls.append(call)
 
     def back(leaf: Any) -> Any:
-        return Ref(own, (int(leaf.path[0]) - first, *leaf.path[1:])) if leaf.name == _OF_ALL else leaf
+        return Ref(own, (int(leaf.path[0]) - first, *leaf.path[1:])) if leaf.name == OF_ALL else leaf
 
-    inputs = tuple(name for name in whole.inputs if name.startswith(prefix))
+    inputs = tuple(name for name in whole.inputs if name.startswith(front))
     program = Program(inputs, tuple(calls), map_leaves(whole.outputs[number], back))
-    return program.rename({name: name.removeprefix(prefix) for name in _names(program)})
+    return program.rename({name: name.removeprefix(front) for name in _names(program)})
 
 
 def with_inputs(whole: Case, given: Mapping[int, Mapping[str, Tensor]]) -> Case:
     """Return a bundle with other inputs for those members whose number is given."""
-    changed = {f"{_prefix(number)}{name}": tensor for number, own in given.items() for name, tensor in own.items()}
+    changed = {f"{prefix(number)}{name}": tensor for number, own in given.items() for name, tensor in own.items()}
     return whole.replace(inputs={**whole.inputs, **changed})
 
 
 def _names(program: Program) -> list[str]:
     return [*program.inputs, *(call.result for call in program.calls)]
-
-
-def _prefix(number: int) -> str:
-    return f"p{number}_"
 
 
 def _tag(case: Case) -> str:

@@ -19,6 +19,7 @@ from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.control_flow import higher_order
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.literals import leaves as literals
+from torchstone.conformance.program.member_names import is_bundle
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
 
@@ -48,6 +49,7 @@ def to_module(program: Program) -> fx.GraphModule:
             return {key: fill(item) for key, item in value.items()}
         return value
 
+    named = is_bundle(program)  # so that what a compiler makes of it tells of which program it is
     for call in program.calls:
         if call.target == "torch.manual_seed":
             continue  # no compiler takes it; values that depend on the seed are not compared anyway
@@ -56,13 +58,14 @@ def to_module(program: Program) -> fx.GraphModule:
         function = resolve(call.target)
         traced = higher_order(call.target, args)
         if traced is not None:
-            env[call.result] = graph.call_function(*traced)
+            node = ("call_function", *traced)
         elif isinstance(function, operator.attrgetter):
-            env[call.result] = graph.call_function(getattr, (*args, name))
+            node = ("call_function", getattr, (*args, name))
         elif call.target.startswith(METHODS) and not name.startswith("__"):
-            env[call.result] = graph.call_method(name, args, kwargs)
+            node = ("call_method", name, args, kwargs)
         else:
-            env[call.result] = graph.call_function(function, args, kwargs)
+            node = ("call_function", function, args, kwargs)
+        env[call.result] = graph.create_node(*node, name=call.result if named else None)
     graph.output(fill(program.outputs))
     return fx.GraphModule(root, graph, class_name="Program")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +31,15 @@ def failing_place(verdict: Verdict) -> Place | None:
     """Return the place that a verdict names, None for one that names none, or names one of a part of the program."""
     if verdict.outcome is not Outcome.MISMATCH or verdict.message.startswith("the part "):
         return None
-    where: Any = verdict.evidence.get("where")
+    return named_place(verdict.message, verdict.evidence)
+
+
+def named_place(message: str, evidence: Mapping[str, Any]) -> Place | None:
+    """Return the place that the message or the evidence of a verdict or a finding names, None if none does."""
+    where = evidence.get("where")
     if isinstance(where, str):
         return place_of(where.removeprefix("around "))
-    found = _SAID.search(verdict.message)
+    found = _SAID.search(message)
     return None if found is None else place_of(found[1])
 
 

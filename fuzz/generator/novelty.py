@@ -24,10 +24,14 @@ HOT_PROGRAMS = 40
 
 
 class Novelty:
-    """What programs had, which ops were tried, and what is *hot*: in a program that was of interest lately."""
+    """What programs had, which ops were tried, and what is *hot*: in a program that was of interest lately.
+
+    ``variant`` is what the next program is asked in.
+    """
 
     def __init__(self) -> None:
         self.programs = 0
+        self.variant = ""
         self._met: set[Feature] = set()
         self._tried: Counter[str] = Counter()
         self._had: Counter[str] = Counter()
@@ -47,10 +51,12 @@ class Novelty:
 
     def score(self, op: str, targets: Iterable[str | None], dtype: torch.dtype) -> int:
         """Return how much is to be seen of an op, which calls these, in a program of a dtype."""
+        targets = [target for target in targets if target]
         if not self._had[op]:
             new = 3 if self._tried[op] < PATIENCE else 0
         else:
             new = int(self.is_new((op, "dtype", dtype)))
+            new += any(self.is_new((target, "variant", self.variant)) for target in targets)
         return new + 2 * any(map(self.is_hot, targets))
 
     def try_op(self, op: str) -> None:

@@ -6,7 +6,7 @@ layouts and values of the suite's other variants are drawn by the generator itse
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.control_flow import COND, WHILE_LOOP
@@ -14,12 +14,29 @@ from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.registry import DEFAULT
 from torchstone.fuzz.generator.choices import SeededChoices
-from torchstone.fuzz.generator.generate import Drafts, nth_program
-from torchstone.fuzz.generator.novelty import TRIES, Novelty
+from torchstone.fuzz.generator.extend import ATTEMPTS
+from torchstone.fuzz.generator.generate import DRAWS, Drafts, generate
+from torchstone.fuzz.generator.novelty import Novelty
 from torchstone.fuzz.generator.rules import OpRule
 
 WEIGHTS = ((DEFAULT, 60), ("backward", 15), ("dynamic", 10), ("batch", 5), ("rewritten", 10))
-"""The variants, and of a hundred programs how many are asked in each."""
+"""The variants, and of a hundred seconds how many are for each."""
+
+CONTROL_FLOW = "control flow"
+FREE: Mapping[str, int] = {}
+"""The costs of a backend to which everything is alike."""
+_UNIT = 1000
+
+
+def shares(costs: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The variants, and how often each is drawn."""
+    return [(variant, weight * _UNIT // costs.get(variant, 1)) for variant, weight in WEIGHTS]
+
+
+def _cost(case: Case, costs: Mapping[str, int]) -> int:
+    """How many times as long as others a program takes in whatever variant."""
+    has = {DRAWS: DRAWS in case.tags, CONTROL_FLOW: any(call.bodies() for call in case.program.calls)}
+    return max(costs.get(name, 1) if holds else 1 for name, holds in has.items())
 
 
 def nth_case(
@@ -31,18 +48,25 @@ def nth_case(
     specials: bool = False,
     drafts: Drafts | None = None,
     novelty: Novelty | None = None,
+    costs: Mapping[str, int] = FREE,
 ) -> Case:
-    """Return the program number ``index`` of the stream ``seed``, as ``nth_program``, in the variant drawn for it.
+    """Return the program number ``index`` of the stream ``seed``, in the variant drawn for it.
 
-    It is as it was where the variant does not apply.
+    It is as it was where the variant does not apply. ``costs`` are the backend's (``Backend``): what takes so many
+    times as long is drawn so many times less often. Otherwise as ``nth_program``.
     """
-    case = nth_program(seed, index, rules, max_ops, must, specials, drafts, novelty)
     choices = SeededChoices(f"{seed}:{index}:variant")
-    variant = choices.weighted(WEIGHTS)
+    variant = choices.weighted(shares(costs))
+    if novelty is not None:
+        novelty.variant = variant
+    case, attempt = None, 0
+    while case is None:
+        drawn = SeededChoices(f"{seed}:{index}" + f":{attempt}" * bool(attempt))
+        case = generate(drawn, rules, max_ops, must, str(seed), index, specials, drafts, novelty)
+        if not must and attempt < ATTEMPTS and choices.integer(1, _cost(case, costs)) > 1:
+            case, attempt = None, attempt + 1
     targets = {call.target for call in case.program.every_call}
     if novelty is not None:
-        drawn = [variant, *(choices.weighted(WEIGHTS) for _ in range(TRIES - 1))]
-        variant = max(drawn, key=lambda v: sum(novelty.is_new((target, "variant", v)) for target in targets))
         novelty.meet((target, "variant", variant) for target in targets)
     # PyTorch has no gradient of a loop. That of cond is zero, and not none, for what only the other branch reads.
     if variant == DEFAULT or (variant == "backward" and targets & {COND, WHILE_LOOP}):

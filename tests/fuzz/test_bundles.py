@@ -170,7 +170,7 @@ def test_a_program_does_not_wait_for_long():
     assert [0] in _bundles(cases, 4)[: PATIENCE + 2]
 
 
-@pytest.mark.parametrize(("seconds", "best"), [(lambda size: 1.0, 16), (lambda size: float(size**2), 1)])
+@pytest.mark.parametrize(("seconds", "best"), [(lambda size: 1.0, 32), (lambda size: float(size**2), 1)])
 def test_bundles_are_as_large_as_it_pays(seconds, best):
     size = BundleSize()
     for _ in range(40):
@@ -355,7 +355,7 @@ def test_a_fallback_is_that_of_the_programs_which_call_for_what_ran():
 
 def test_smaller_bundles_are_tried_as_long_as_none_was_right_as_it_stood():
     size = BundleSize()
-    for whole, asked in ((False, 16), (True, 4), (True, 4)):
+    for whole, asked in ((False, 32), (True, 16), (True, 16)):
         assert size.best() == asked
         size.learn(asked, 1.0 if whole else 100.0, whole=whole)
 

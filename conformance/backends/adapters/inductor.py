@@ -10,15 +10,23 @@ import re
 import shutil
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from unittest import mock
 
 from torchstone.compiler._torch import control_flow, dynamo, symbolic_shapes
+from torchstone.conformance.backends.adapters.inductor_order import programs_apart
 from torchstone.conformance.backends.eager_ops import eager_ops
-from torchstone.conformance.backends.protocol import Availability, Backend, BackendError, BackendUnsupported, counted
+from torchstone.conformance.backends.protocol import (
+    LEFT_BY,
+    Availability,
+    Backend,
+    BackendError,
+    BackendUnsupported,
+    counted,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,6 +45,8 @@ class Inductor:
     name = "inductor"
     executors = ("inductor",)
     options = ("cuda",)
+    # Measured, in time of the processor: new sizes may be graphs of their own, and so is each rewritten program.
+    costs: ClassVar = {"backward": 4, "rewritten": 4, "batch": 6, "dynamic": 16, "draws": 6, "control flow": 6}
 
     def __init__(self) -> None:
         self._in_use: weakref.WeakSet[_Executable] = weakref.WeakSet()
@@ -75,12 +85,14 @@ class Inductor:
         import torch
 
         from torchstone.conformance.program.fx import compiled_forward, keeps_graph, takes_gradients
+        from torchstone.conformance.program.member_names import is_bundle
         from torchstone.conformance.program.tensor_storage import copy_tensors
 
         if not self._in_use:  # a program that may be called again would be compiled again
             dynamo.reset()
         sources: list[str] = []
-        settings = partial(_settings, keeps_graph(fn))
+        left: dict[str, list[int]] = {}
+        settings = partial(_settings, keeps_graph(fn), left if is_bundle(fn) else None)
         # a hook, None by default
         hook = mock.patch.object(dynamo.GraphLowering, "save_output_code", sources.append, create=True)
         with settings(), hook:
@@ -104,6 +116,7 @@ class Inductor:
                 raise BackendError(_first_lines(error), "run") from error
         kernels = [kernel for source in sources for kernel in _KERNEL.findall(source)]
         executable = _Executable(compiled, kernels, AUTOGRADS_OWN if takes_gradients(fn) else (), settings)
+        executable.left = {op: list(numbers) for op, numbers in left.items()}
         executable.stages = {"output code": "\n".join(sources)}
         self._in_use.add(executable)
         return executable
@@ -125,6 +138,7 @@ class _Executable:
         self.settings = settings
         self.evidence: dict[str, Any] = {}
         self.stages: dict[str, str] = {}
+        self.left: dict[str, list[int]] = {}
 
     def __call__(self, *args: Tensor) -> Any:
         if self.evidence:
@@ -135,6 +149,8 @@ class _Executable:
         left = (name for name in ops.elements() if name not in self.not_its_own)
         ran = {"inductor": counted(self.kernels), "eager": counted(left)}
         self.evidence = {"ran": {executor: told for executor, told in ran.items() if told}}
+        if self.left:
+            self.evidence[LEFT_BY] = self.left
         return results
 
 
@@ -150,15 +166,22 @@ _KERNEL = re.compile(r"^(\w+) = async_compile\.\w+\(", re.MULTILINE)
 # A cache of finished graphs would let one case answer for another; the C++ cache below it is keyed by the code.
 _OPTIONS = {"fx_graph_cache": False, "compile_threads": 1}
 
+GRAPHS = 64
+"""How many graphs may be made of a program. PyTorch gives up after 8, which is no answer to the sizes after these."""
+
 
 @contextmanager
-def _settings(keeps_graph: bool) -> Iterator[None]:
-    """How PyTorch compiles, at the first call and at those later on for which it compiles again."""
+def _settings(keeps_graph: bool, left: dict[str, list[int]] | None) -> Iterator[None]:
+    """How PyTorch compiles, at the first call and at those later on for which it compiles again.
+
+    Of a bundle, ``left`` is told which program leaves what to ATen.
+    """
     with (
         dynamo.inductor_config.patch(_OPTIONS),
-        dynamo.config.patch(suppress_errors=False),
+        dynamo.config.patch(suppress_errors=False, recompile_limit=GRAPHS),
         # PyTorch's own remedy: such a backward graph may not reuse the memory of what the forward graph keeps.
         dynamo.functorch_config.patch(donated_buffer=not keeps_graph),
+        nullcontext() if left is None else programs_apart(left),
     ):
         yield
 
