@@ -187,14 +187,13 @@ def _value(tensor: Tensor) -> Any:
     """The tensor as ONNX Runtime takes it; a complex one is pairs there."""
     import torch
     from onnxruntime import OrtValue
-    from onnxruntime.capi import _pybind_state as native
 
     tensor = tensor.detach().contiguous().resolve_conj().resolve_neg()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
-    if tensor.dtype != torch.bool:
-        return OrtValue.from_dlpack(tensor)
-    return OrtValue(native.OrtValue.from_dlpack(tensor.view(torch.uint8).__dlpack__(), True))  # it knows no DLPack bool
+    if tensor.dtype == torch.bool:  # which not every release takes by DLPack
+        return OrtValue.ortvalue_from_numpy(tensor.numpy())
+    return OrtValue.from_dlpack(tensor)
 
 
 def _shaped(tensor: Tensor, want: Tensor) -> Tensor:

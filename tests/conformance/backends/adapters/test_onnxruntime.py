@@ -29,6 +29,12 @@ def test_what_ran_is_told_and_nothing_of_the_exporter_where_it_is_right(onnxrunt
     assert "exported" not in compiled.evidence  # ONNX has pairs for it
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int64, torch.float16, torch.complex64])
+def test_numbers_go_in_and_out(onnxruntime: Backend, dtype: torch.dtype) -> None:
+    x = torch.arange(6).reshape(2, 3).to(dtype).T  # not contiguous
+    torch.testing.assert_close(onnxruntime.compile(lambda x: x.reshape(-1), (x,))(x), x.reshape(-1))
+
+
 def test_a_dtype_that_the_exporter_changed_is_told(onnxruntime: Backend) -> None:
     x = torch.tensor([1.0, -2.0], dtype=torch.bfloat16)
     compiled = onnxruntime.compile(torch.abs, (x,))
