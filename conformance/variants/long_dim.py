@@ -56,8 +56,24 @@ def long(case: Case, length: int = LENGTH) -> Case:
     """The case with the dim made long whose results grow least by it: a reduction's own, if eager takes that.
 
     Where results are as large beside the input for several dims, the one along which most of them depend on the first
-    element: a scan's.
+    element: a scan's. Where that is too many elements for every dim, the largest size becomes 2 before.
     """
+    if (found := _longest(case, length)) or (found := _longest(_cut(case), length)):
+        return found
+    raise NotApplicable("no dim can be long")
+
+
+def _cut(case: Case) -> Case:
+    """The case with 2 in place of the largest size, wherever that is."""
+    largest = max((size for tensor in case.args for size in tensor.shape), default=0)
+
+    def cut(tensor: Tensor) -> Tensor:
+        return tensor[tuple(slice(2 if size == largest else None) for size in tensor.shape)].clone()
+
+    return case.replace(inputs={name: cut(tensor) for name, tensor in case.inputs.items()}) if largest > 2 else case
+
+
+def _longest(case: Case, length: int) -> Case | None:
     best: tuple[tuple[float, int], Case] | None = None
     for dims in _choices(case.args, length):
         if sum(_numel(case.args[i], [d for j, d in dims if j == i], length) for i in range(len(case.args))) > MOST:
@@ -75,9 +91,7 @@ def long(case: Case, length: int = LENGTH) -> Case:
         rank = (round(size / grown.args[number].numel(), 2), -_dependent(grown, found, number))
         if best is None or rank < best[0]:
             best = rank, grown
-    if best is None:
-        raise NotApplicable("no dim can be long")
-    return best[1]
+    return best[1] if best else None
 
 
 def large(case: Case) -> Case:

@@ -353,7 +353,8 @@ def test_the_dim_that_is_summed_or_scanned_is_made_long() -> None:
     ]
     norm = asked(case("torch.nn.functional.layer_norm", torch.randn(4, 2, 3), args=((2, 3),)), "long")
     assert norm.args[0].shape == (4, LENGTH, 3) and norm.program.calls[0].args[1] == (LENGTH, 3)
-    assert isinstance(apply(case("torch.neg", torch.randn(64, 64)), "long"), Untested)
+    neg = asked(case("torch.neg", torch.randn(64, 64)), "long")
+    assert sorted(neg.args[0].shape) == [2, LENGTH], "the other size is cut"
     cube = case("torch.expand_copy", torch.randn(5, 1, 1), args=((5, 5, 5),))
     assert isinstance(apply(cube, "long"), Untested), "a cube of that length has 34 GB"
 
