@@ -76,9 +76,10 @@ MAX_SPACING_RATIO = 16.0
 side, where no search tells (float64 has no runs between its neighbours). Beyond all runs: a quarter of it."""
 
 MAX_SPREAD_GROWTH = 8.0
-"""Ratio of spreads: how many times further than in the runs of the rounding model that stray less an element may stray
-in one that is to count; and how many times further than ``SPREAD_FACTOR`` spreads eager may be for its error to count.
-One that meets a jump strays further by far."""
+"""Ratio of spreads: how many times further than in the first few runs of the rounding model an element may stray in a
+later one that is to count, where most do not stray further still, and than in the last one that strays less; and how
+many times further than ``SPREAD_FACTOR`` spreads eager may be for its error to count. One that meets a jump strays
+further by far."""
 
 MAX_BEND = 0.125
 """Ratio of errors: how far from proportion to its roundings, in spreads, a run may stray that is to count as smooth. Of

@@ -118,17 +118,21 @@ def spread_of(values: Tensor, runs: list[Tensor]) -> Tensor:
 
 def refine_spread(truth: Reference, expected: Tensor, bad: Tensor, leaf: Leaf) -> Reference:
     """The reference with the spread of more runs where it is smooth: of many elements, some stray little in all of the
-    first few. By how far runs stray one after the other, the spread grows without a gap. A jump leaves one, however
-    many of the later runs meet it.
+    first few. A jump that only some later runs meet is not let in: they would stray further by far than most do. Nor
+    is one that most of them meet: in order of how far they stray, it leaves a gap.
 
     ``bad`` are the elements that it is for: where none of them is smooth, no more runs are made."""
     smooth = _smooth(truth, expected, leaf)
     if not bool((smooth & bad).any()):
         return replace(truth, smooth=smooth)
     strays = [spread_of(truth.values, [run]) for run in leaf.others(leaf.referee.more_rounded_runs, expected)]
-    spread = truth.spread
-    for stray in torch.stack(strays).sort(0).values if strays else ():
-        spread = torch.where(smooth & (stray <= MAX_SPREAD_GROWTH * spread), spread.maximum(stray), spread)
+    if not strays:
+        return replace(truth, smooth=smooth)
+    ordered, spread = torch.stack(strays).sort(0).values, truth.spread
+    most = ordered[(len(strays) - 1) // 2].maximum(MAX_SPREAD_GROWTH * spread)
+    for stray in ordered:
+        near = smooth & (stray <= most) & (stray <= MAX_SPREAD_GROWTH * spread)
+        spread = torch.where(near, spread.maximum(stray), spread)
     return replace(truth, spread=spread, smooth=smooth)
 
 

@@ -34,7 +34,8 @@ def test_a_jump_that_some_later_runs_meet_does_not() -> None:
 
 
 def test_where_most_later_runs_stray_far_the_first_were_luck() -> None:
-    assert refined([0.5, FAR, FAR, FAR + 1, FAR + 100]) == FAR
+    assert refined([4.0, FAR, FAR, FAR + 1, FAR + 100]) == FAR
+    assert refined([0.5, FAR, FAR, FAR + 1, FAR + 100]) == FEW, "a jump that most of them meet"
     assert refined([]) == FEW
 
 
