@@ -170,6 +170,20 @@ ADDS_IN_FLOAT32 = Trait(
     read_by=("conformance.oracle.perturbation.rounding",),
 )
 
+TRANSCENDENTAL = Trait(
+    "Is transcendental but at 0",
+    Names.ATEN,
+    each("cos cosh erf erfc exp expm1 sin sinh tan tanh"),
+    reason=(
+        "At a number other than 0 their results are no fractions (the theorem of Lindemann and Weierstrass; the error"
+        " function is none of its functions, but takes no such value that is known). A result with few digits, such as"
+        " tanh(20) = 1, has been rounded."
+    ),
+    effect="The rounding model moves such a result as it moves others, so that what 1 - tanh(x) may be shows.",
+    read_by=("conformance.oracle.perturbation.rounding",),
+    waives=True,
+)
+
 STABLE_BY_NORM = Trait(
     "Is stable by the norm of its matrix",
     Names.ATEN,

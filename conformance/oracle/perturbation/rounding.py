@@ -10,6 +10,7 @@ accumulation: that stands for another order of the additions, and keeps the magn
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -21,7 +22,7 @@ from torchstone.compiler._torch.modes import ComputingMode, unseen
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision
 from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
-from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32, STABLE_BY_NORM
+from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32, STABLE_BY_NORM, TRANSCENDENTAL
 from torchstone.conformance.oracle.overflow.products import Factors
 from torchstone.conformance.oracle.perturbation.accumulation import (
     accumulates,
@@ -126,11 +127,15 @@ class RandomRounding(ComputingMode):
             moved = torch.where(beyond, value * (1.0 - size), moved)
         return torch.where(finite, moved, value)
 
-    def _round(self, value: Any) -> Any:
+    def _round(self, value: Any, inexact: Tensor | None = None) -> Any:
+        """A number as the dtype may have it; ``inexact`` is where it has been rounded although it has few digits."""
         if not movable(value):
             return value
         with unseen():  # by the modes around this one: what moves a number is no step of the program
-            moved = torch.where(representable(value, self.exact_in), value, self._move(value, 1.0))
+            exact = representable(value, self.exact_in)
+            if inexact is not None:
+                exact &= ~inexact
+            moved = torch.where(exact, value, self._move(value, 1.0))
             return self._to_grid(moved) if self.on_grid else moved
 
     def _to_grid(self, value: Tensor) -> Tensor:
@@ -162,13 +167,14 @@ class RandomRounding(ComputingMode):
         if steps is not NotImplemented:
             return steps
         self.performed += 1
+        inexact = _rounded_by(func, args)
         out = func(*args, **kwargs)
         tensors = results_of(func, args, kwargs, out)
         if accumulates(func) and all(map(movable, tensors)):
             self.sums += 1
             read = [leaf for leaf in leaves_of(args, kwargs) if movable(leaf)]
             out = self._accumulated(func, args, kwargs, out, read, tensors)
-        return map_leaves(self._round, out)
+        return map_leaves(functools.partial(self._round, inexact=inexact), out)
 
     def _accumulated(
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, read: list[Tensor], results: list[Tensor]
@@ -199,12 +205,13 @@ class RandomRounding(ComputingMode):
             read = [leaf for leaf in leaves_of(args, kwargs) if movable(leaf) and not _holds(written, leaf)]
             if not self._sums_exactly(read, []):
                 args, kwargs = self._moved_operands(func, args, kwargs, written, [])
-        return self._rounded(written, func(*args, **kwargs))
+        inexact = _rounded_by(func, args)
+        return self._rounded(written, func(*args, **kwargs), inexact)
 
-    def _rounded(self, written: list[Any], out: Any) -> Any:
+    def _rounded(self, written: list[Any], out: Any, inexact: Tensor | None = None) -> Any:
         for tensor in written:
             if movable(tensor):
-                tensor.copy_(self._round(tensor))
+                tensor.copy_(self._round(tensor, inexact))
         return map_leaves(lambda leaf: leaf if _holds(written, leaf) else self._round(leaf), out)
 
     def _moved_operands(
@@ -285,6 +292,14 @@ class RandomRounding(ComputingMode):
             largest = math.prod(max(1.0, float(operand.abs().max())) for operand in read if operand.numel())
             small = largest * length_of(read, results) <= 2.0 ** precision(self.exact_in)
             return small and all(bool(representable(result, self.exact_in).all()) for result in results)
+
+
+def _rounded_by(func: Any, args: Any) -> Tensor | None:
+    """Where an op is given a number at which its value is none of the dtype's; None where that is not known."""
+    if not TRANSCENDENTAL.holds(func) or not args or not movable(args[0]) or args[0].is_complex():
+        return None
+    with unseen():
+        return (args[0] != 0) & torch.isfinite(args[0])
 
 
 def _copied(leaf: Any) -> Any:
