@@ -57,10 +57,11 @@ def to_module(program: Program) -> fx.GraphModule:
         name = call.target.removeprefix(METHODS)
         function = resolve(call.target)
         traced = higher_order(call.target, args)
+        node: tuple[str, Any, Any, Any]
         if traced is not None:
-            node = ("call_function", *traced)
+            node = ("call_function", *traced, None)
         elif isinstance(function, operator.attrgetter):
-            node = ("call_function", getattr, (*args, name))
+            node = ("call_function", getattr, (*args, name), None)
         elif call.target.startswith(METHODS) and not name.startswith("__"):
             node = ("call_method", name, args, kwargs)
         else:

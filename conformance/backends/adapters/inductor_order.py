@@ -56,7 +56,7 @@ def _left_to(node: Any) -> str:
     """The op of ATen that a step calls: empty for a step that is Inductor's own."""
     if not node.is_extern():
         return ""
-    op = getattr(node.node, "op_overload", None)
+    op: Any = getattr(node.node, "op_overload", None)
     name = op.name().replace("::", ".") if hasattr(op, "name") else getattr(node.node, "python_kernel_name", None) or ""
     parts = name.removeprefix("torch.ops.").replace("extern_kernels.", "aten.").split(".")
     return "::".join(parts[:2]) if len(parts) > 1 else ""
