@@ -235,9 +235,7 @@ def _exp_at(size: int) -> Callable[[Program, tuple[torch.Tensor, ...]], set[int]
 
 
 @pytest.mark.parametrize("variant", ["dynamic", "batch"])
-@pytest.mark.parametrize(
-    "size", [3, pytest.param(4, marks=pytest.mark.torture), 7, pytest.param(2, marks=pytest.mark.torture), 1]
-)
+@pytest.mark.parametrize("size", [3, 7, *(pytest.param(size, marks=pytest.mark.torture) for size in (1, 2, 4))])
 def test_in_a_bundle_of_any_size_the_one_that_is_wrong_at_one_size_is_found(variant, size):
     """At its own size, 3, at each of the others that it is called with, and at 1."""
     names = ["torch.neg", "torch.exp", "torch.abs", "torch.sin"]

@@ -133,7 +133,7 @@ class RandomOverflow(RandomRounding):
             self.products.keep(args, out, self._coin(out))
         return self.products.add(func, args, kwargs, out) if role == "sum" else out
 
-    def _round(self, value: Any) -> Any:
+    def _round(self, value: Any, inexact: Tensor | None = None) -> Any:
         if not movable(value) or self.steps == "never" or (self.steps in WITHIN and not self.depth):
             return value
         return _by_part(value, self._overflowed)

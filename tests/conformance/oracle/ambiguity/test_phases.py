@@ -178,6 +178,7 @@ def test_a_backend_may_turn_the_last_of_two_factorizations(wrong: bool) -> None:
     assert finding.outcome == ("mismatch" if wrong else "pass"), finding
 
 
+@pytest.mark.torture
 def test_few_runs_are_made_beside_each_choice_before_many_beside_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search finds no number right: what would only tell that is asked no more."""
     monkeypatch.setattr(search, "DENSITIES", ((32, 0.25), (64, 16.0)))
