@@ -119,7 +119,8 @@ def spread_of(values: Tensor, runs: list[Tensor]) -> Tensor:
 def refine_spread(truth: Reference, expected: Tensor, bad: Tensor, leaf: Leaf) -> Reference:
     """The reference with the spread of more runs where it is smooth: of many elements, some stray little in all of the
     first few. A jump that only some later runs meet is not let in: they would stray further by far than most do. Nor
-    is one that most of them meet: in order of how far they stray, it leaves a gap.
+    is one that most of them meet: in order of how far they stray, it leaves a gap. There is room as far as one of
+    them strays, and no further: that results are smooth is known as far as the first few have room.
 
     ``bad`` are the elements that it is for: where none of them is smooth, no more runs are made."""
     smooth = _smooth(truth, expected, leaf)
@@ -133,7 +134,7 @@ def refine_spread(truth: Reference, expected: Tensor, bad: Tensor, leaf: Leaf) -
     for stray in ordered:
         near = smooth & (stray <= most) & (stray <= MAX_SPREAD_GROWTH * spread)
         spread = torch.where(near, spread.maximum(stray), spread)
-    return replace(truth, spread=spread, smooth=smooth)
+    return replace(truth, spread=truth.spread.maximum(spread / SPREAD_FACTOR), smooth=smooth)
 
 
 def eager_nearby(truth: Reference, expected: Tensor, dtype: torch.dtype, leaf: Leaf) -> Reference:

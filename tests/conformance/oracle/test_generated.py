@@ -17,7 +17,7 @@ from torchstone.conformance.program.program import Call, Program, Ref
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 5, 10, pytest.param(18, marks=pytest.mark.torture), 33, 38, 700088, 730058, 840002]
+    "seed", [0, 5, 10, pytest.param(18, marks=pytest.mark.torture), 33, 38, 700088, 730058, 840002, 860037]
 )
 def test_a_number_in_a_gap_is_a_mismatch(seed: int) -> None:
     assert list(absolved(seed, 2)) == []

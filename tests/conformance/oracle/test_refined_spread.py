@@ -1,4 +1,4 @@
-"""How far later runs of the rounding model may widen a spread that the first few found."""
+"""How far later runs of the rounding model may widen the room that the first few give."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import torch
 
 from torchstone.conformance.oracle.elementwise import Reference
 from torchstone.conformance.oracle.reference import leaf as module
-from torchstone.conformance.oracle.tolerances import MAX_SPREAD_GROWTH
+from torchstone.conformance.oracle.tolerances import MAX_SPREAD_GROWTH, SPREAD_FACTOR
 
 FEW, FAR = 1.0, 20.0  # further than MAX_SPREAD_GROWTH of the first few
 
 
 def refined(later: list[float]) -> float:
-    """The spread of one number that strays by ``FEW`` in the first runs, in proportion, and so in the later ones."""
+    """The room of one number that strays by ``FEW`` in the first runs, in proportion, and so in the later ones."""
     runs = {"rounded_runs": [FEW], "more_rounded_runs": later}
     runs |= {"damped_runs": [FEW * module.DAMPED_SCALE], "stretched_runs": [FEW * module.SPREAD_FACTOR]}
     referee = SimpleNamespace(**runs)
@@ -22,27 +22,29 @@ def refined(later: list[float]) -> float:
         referee=referee, others=lambda strays, _: [torch.tensor([s], dtype=torch.float64) for s in strays]
     )
     truth = Reference(torch.zeros(1, dtype=torch.float64), torch.full((1,), FEW, dtype=torch.float64))
-    return float(module.refine_spread(truth, torch.zeros(1), torch.ones(1, dtype=torch.bool), leaf).spread)  # type: ignore[arg-type]
+    spread = module.refine_spread(truth, torch.zeros(1), torch.ones(1, dtype=torch.bool), leaf).spread  # type: ignore[arg-type]
+    return SPREAD_FACTOR * float(spread)
 
 
-def test_later_runs_that_stray_a_little_further_count() -> None:
+def test_later_runs_that_stray_a_little_further_count_and_give_no_more_room_than_that() -> None:
     assert refined([0.5, 2.0, MAX_SPREAD_GROWTH]) == MAX_SPREAD_GROWTH
+    assert refined([0.5, 2.0, 3.0]) == SPREAD_FACTOR * FEW
 
 
 def test_a_jump_that_some_later_runs_meet_does_not() -> None:
-    assert refined([0.5, 0.7, 2.0, FAR]) == 2.0
+    assert refined([0.5, 0.7, 6.0, FAR]) == 6.0
 
 
 def test_where_most_later_runs_stray_far_the_first_were_luck() -> None:
     assert refined([4.0, FAR, FAR, FAR + 1, FAR + 100]) == FAR
-    assert refined([0.5, FAR, FAR, FAR + 1, FAR + 100]) == FEW, "a jump that most of them meet"
-    assert refined([]) == FEW
+    assert refined([0.5, FAR, FAR, FAR + 1, FAR + 100]) == SPREAD_FACTOR * FEW, "a jump that most of them meet"
+    assert refined([]) == SPREAD_FACTOR * FEW
 
 
 def test_a_wave_that_saturates_is_not_smooth() -> None:
     """Four spreads from there a wave would be beyond its extremum, and what lies there may be a gap."""
-    runs = {"rounded_runs": [FEW], "damped_runs": [FEW * module.DAMPED_SCALE], "more_rounded_runs": [2.0]}
-    for far, grown in ((module.SPREAD_FACTOR, 2.0), (0.7 * module.SPREAD_FACTOR, FEW)):
+    runs = {"rounded_runs": [FEW], "damped_runs": [FEW * module.DAMPED_SCALE], "more_rounded_runs": [2 * SPREAD_FACTOR]}
+    for far, grown in ((SPREAD_FACTOR, 2.0), (0.7 * SPREAD_FACTOR, FEW)):
         referee = SimpleNamespace(**runs, stretched_runs=[FEW * far])
         leaf = SimpleNamespace(
             referee=referee, others=lambda strays, _: [torch.tensor([s], dtype=torch.float64) for s in strays]
