@@ -109,11 +109,9 @@ def _recurrence(
         for k in range(1, int(torch.where(degrees <= MAX_DEGREE, degrees, 0.0).amax()) if n.numel() else 0):
             before, last = last, following(x, k, before, last)
             out = torch.where(degrees > k, last, out)
-        return (
-            out
-            if highest <= MAX_DEGREE or beyond is None
-            else torch.where(degrees > MAX_DEGREE, beyond(x, degrees), out)
-        )
+        if beyond is None or highest <= MAX_DEGREE:
+            return out
+        return torch.where(degrees > MAX_DEGREE, beyond(x, degrees), out)
 
     return polynomial
 

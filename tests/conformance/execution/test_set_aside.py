@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from torchstone.conformance.backends.protocol import Availability
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.set_aside import ASIDE
 from torchstone.conformance.execution.verdict import Kind, Outcome
@@ -26,10 +27,11 @@ class WrongFor:
         self.calls = calls
         self.compiled = 0
 
-    def available(self) -> Any:
-        raise NotImplementedError
+    def available(self) -> Availability:
+        return Availability(True)
 
-    versions = available
+    def versions(self) -> dict[str, str]:
+        return {}
 
     def compile(self, fn: Any, args: Any) -> Any:
         self.compiled += 1
