@@ -25,7 +25,8 @@ where the narrower dtype may:
   beyond the range may be fused into the addition after it.
 - An accumulation in float64 is computed on operands scaled by a power of two (scaling.py).
 
-The orders are drawn at random, and each element has its own: a number that no order gives is in no run.
+The orders are drawn at random, and each element has its own: a number that no order gives is in no run. A run that met
+nothing to choose is what every other choice gives, too (``open``).
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ from torchstone.conformance.oracle.overflow.scaling import (
     restored,
     shifted,
 )
+from torchstone.conformance.oracle.own_fault import raise_own_fault
 from torchstone.conformance.oracle.perturbation.accumulation import length_of, movable, transform_length
 from torchstone.conformance.oracle.perturbation.decompositions import agree, decompositions
 from torchstone.conformance.oracle.perturbation.rounding import RandomRounding
@@ -111,6 +113,8 @@ class RandomOverflow(RandomRounding):
         self.formula = formula
         self.formulas = 1
         """How many formulas there are of an op that was run."""
+        self.open = False
+        """Whether anything came near the end of the range, so that another choice may give another number."""
         self.products = FusedProducts()
         self.within = 0
         """How many ops deep in the formulas of one."""
@@ -126,21 +130,30 @@ class RandomOverflow(RandomRounding):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         out = super().__torch_dispatch__(func, types, args, kwargs)
-        if not self.widest or self.steps != "some" or not movable(out) or out.is_complex():
+        if not self.widest or not movable(out) or out.is_complex():
             return out
         role = FUSED_MULTIPLY_ADD.ops.get(base_name(func))
+        if role == "product":
+            self._choose_where(torch.isinf(out))
+        if self.steps != "some":
+            return out
         if role == "product":
             self.products.keep(args, out, self._coin(out))
         return self.products.add(func, args, kwargs, out) if role == "sum" else out
 
+    def _choose_where(self, where: Tensor) -> None:
+        self.open = self.open or bool(where.any())
+
     def _round(self, value: Any, inexact: Tensor | None = None) -> Any:
-        if not movable(value) or self.steps == "never" or (self.steps in WITHIN and not self.depth):
-            return value
-        return _by_part(value, self._overflowed)
+        return _by_part(value, self._overflowed) if movable(value) else value
 
     def _overflowed(self, value: Tensor) -> Tensor:
+        past_range = torch.isfinite(value) & (value.abs() >= self.range)
+        self._choose_where(past_range)
+        if self.steps == "never" or (self.steps in WITHIN and not self.depth):
+            return value
         inside = self.steps in WITHIN and not self.within
-        beyond = torch.isfinite(value) & (value.abs() >= (self.room if inside else self.range))
+        beyond = past_range & (value.abs() >= self.room) if inside else past_range
         if self.steps in ("some", "some within"):
             beyond &= self._coin(value)
         # In one pass a running mean that overflows meets its opposite: within moments infinities may be NaN.
@@ -217,7 +230,7 @@ class RandomOverflow(RandomRounding):
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
     ) -> Any:
         if movable(out) and not out.is_complex() and (factors := Factors.of(func, args, kwargs)) is not None:
-            return factors.in_some_order(out, self.room, functools.partial(self._kinds, out.shape))
+            return factors.in_some_order(out, self.room, functools.partial(self._kinds_where, out.shape))
         try:
             chosen, degrees = homogeneous_operands(func, args, kwargs)
             scale = degrees if self.widest and degrees and max(degrees) <= MAX_DEGREE else None
@@ -242,7 +255,8 @@ class RandomOverflow(RandomRounding):
                 )
                 growth = max(1.0, math.sqrt(length_of(operands, results)) / 8.0) * torch.finfo(torch.float64).eps
                 noise = tree_map(functools.partial(_lost, growth=growth), total, func(*given, **named))
-        except Exception:  # an op of its own rules about its operands, such as a factorization
+        except Exception as error:  # an op of its own rules about its operands, such as a factorization
+            raise_own_fault(error)
             return out
         if AVERAGES_WINDOWS.holds(func):
             net, total = (value * _window(base_name(func), args) for value in (net, total))
@@ -274,10 +288,12 @@ class RandomOverflow(RandomRounding):
                 meets = ~(total < room) & (net.abs() < total)
                 up, down = up | meets, down | meets
         if self.choice == "lost" and degree:
+            self.open = True
             lost = shifted(noise.real, degree * SHIFT)
             out = _by_part(out, lambda part: part + lost * self._even(part))
         if regrouped:
             free = up & ~(torch.isnan(nan.real) if nan.is_complex() else torch.isnan(nan)) & ~torch.isfinite(out)
+            self._choose_where(free)
             out = _by_part(out, lambda part: torch.where(free & ~torch.isfinite(part), self._special(part), part))
         return _by_part(out, lambda part: self._chosen(part, up, down, MOMENTS.holds(func)))
 
@@ -292,6 +308,7 @@ class RandomOverflow(RandomRounding):
 
     def _chosen(self, out: Tensor, up: Tensor, down: Tensor, mixed: bool) -> Tensor:
         """``out``, and where it may go ``up`` or ``down`` what the run chooses. ``mixed``: infinities may be NaN."""
+        self._choose_where(up | down | (torch.isinf(out) & mixed))
         chosen = self._kinds(out.shape)
         finite = torch.isfinite(out)
         result = torch.where(finite & up & (chosen == 0), math.inf, out)
@@ -300,6 +317,16 @@ class RandomOverflow(RandomRounding):
         if mixed:
             lost |= torch.isinf(out)
         return torch.where(lost & (chosen == 2), math.nan, result)
+
+    def _moved_operands(self, *given: Any) -> Any:
+        """Operands of an op that writes and has no other form: another run of them is another order."""
+        self.open = True
+        return super()._moved_operands(*given)
+
+    def _kinds_where(self, shape: torch.Size, free: Tensor) -> Tensor:
+        """What the run chooses for each result that is ``free``."""
+        self._choose_where(free)
+        return self._kinds(shape)
 
     def _kinds(self, shape: torch.Size) -> Tensor:
         """What the run chooses for each result: 0 to go up, 1 down, 2 both, 3 and 4 none."""

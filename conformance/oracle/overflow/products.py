@@ -49,11 +49,11 @@ class Factors:
 
         return cls(lambda change: func(**changed(change)), total)
 
-    def in_some_order(self, out: Tensor, room: float, choose: Callable[[], Tensor]) -> Tensor:
+    def in_some_order(self, out: Tensor, room: float, choose: Callable[[Tensor], Tensor]) -> Tensor:
         """What products of real numbers give in some order. All float64.
 
         ``out`` is the product. ``room`` is what no partial product reaches in the narrower dtype (infinity: that of
-        float64). ``choose`` says for each result: 0 overflow, 1 underflow, 2 both, 3 neither, where it may.
+        float64). ``choose`` is given where a result is free, and says for each: 0 overflow, 1 underflow, 2 both, 3 neither.
         """
         widest = math.isinf(room)
         highest = 1024.0 if widest else math.log2(room)
@@ -66,7 +66,7 @@ class Factors:
         sign = 1.0 - 2.0 * (self.total(lambda value: (value < 0).double()) % 2)
         exact = torch.where(over | under, self._in_range(), out) if widest else out
         exact = torch.where(zero, 0.0, torch.where(infinite, sign * math.inf, exact))
-        chosen = choose()
+        chosen = choose((over & ~zero) | (under & ~infinite))
         result = torch.where(over & ~zero & (chosen == 0), sign * math.inf, exact)
         result = torch.where(under & ~infinite & (chosen == 1), 0.0, result)
         lost = nan | (zero & infinite) | (over & under & (chosen == 2))

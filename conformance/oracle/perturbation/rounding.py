@@ -24,6 +24,7 @@ from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision
 from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
 from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32, STABLE_BY_NORM, TRANSCENDENTAL
 from torchstone.conformance.oracle.overflow.products import Factors
+from torchstone.conformance.oracle.own_fault import raise_own_fault
 from torchstone.conformance.oracle.perturbation.accumulation import (
     accumulates,
     adds_only,
@@ -263,7 +264,8 @@ class RandomRounding(ComputingMode):
                 self.found[key] = False  # from now on: the op itself is as much, and less work
             chained = accumulates(func) and self.sums == sums and self.moves > moves
             return NotImplemented if chained else steps
-        except Exception:  # a decomposition that does not take these arguments: the op itself does
+        except Exception as error:  # a decomposition that does not take these arguments: the op itself does
+            raise_own_fault(error)
             return NotImplemented
         finally:
             self.depth -= 1

@@ -24,6 +24,7 @@ from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundi
 from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
 from torchstone.conformance.oracle.op_traits.execution import READS_THE_LAYOUT
 from torchstone.conformance.oracle.overflow.model import RandomOverflow
+from torchstone.conformance.oracle.own_fault import raise_own_fault
 from torchstone.conformance.oracle.perturbation.draws import Draws
 from torchstone.conformance.oracle.perturbation.inputs import (
     a_few_ulps,
@@ -177,6 +178,7 @@ class Referee:
                     outputs = program.run(args, getattr(mode, "perform", None))
                 return ReferenceRun(flatten((self.derive(before, outputs), args)))
             except Exception as error:
+                raise_own_fault(error)
                 return ReferenceRun(
                     [], f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
                 )
@@ -354,10 +356,15 @@ class Referee:
         return MadeOnce(self._overflow_runs(CANCELLED_RUNS))
 
     def _overflow_runs(self, kinds: tuple[tuple[str, str], ...]) -> Iterator[ReferenceRun]:
-        """Runs of each kind by each formula that there is of an op of the program."""
+        """Runs of each kind by each formula that there is of an op of the program. Where one met nothing to choose, no
+        more are made of those that let the same decompositions stand for their ops."""
         formula, formulas = 0, 1
         while formula < formulas:
+            settled: set[bool] = set()
             for k, kind in enumerate(kinds):
+                in_steps = kind[1] != "never"
+                if in_steps in settled:
+                    continue
                 mode = RandomOverflow(
                     self.dtype, SEED + k, *kind, formula, found=self.found_in_range, calls=self.call_precision
                 )
@@ -365,6 +372,8 @@ class Referee:
                 if not run.problem:
                     yield run
                 formulas = max(formulas, mode.formulas)
+                if not mode.open:
+                    settled.add(in_steps)
             formula += 1
 
     @functools.cached_property
