@@ -23,7 +23,7 @@ from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.execution.verdict import Verdict
 from torchstone.conformance.oracle.exactness.steps import EveryStep
-from torchstone.conformance.oracle.reference.shared import shared_referees
+from torchstone.conformance.oracle.reference.shared import shared_runs
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import iterate, opinfo
 from torchstone.conformance.variants.registry import VARIANTS
@@ -144,7 +144,7 @@ def try_op(
         if not isinstance(case, Case):
             continue
         cases += 1
-        with shared_referees():
+        with shared_runs():
             verdicts = list(try_case(case, controls))
         for name, verdict in verdicts:
             counts.setdefault(name, Counter())[outcome_of(verdict)] += 1

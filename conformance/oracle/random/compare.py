@@ -34,10 +34,11 @@ from torchstone.conformance.oracle.compare import judge
 from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
 from torchstone.conformance.oracle.pytree import dense, flatten, paths, shape_of
-from torchstone.conformance.oracle.random.distribution import RUNS, SEEN, compare_distributions
+from torchstone.conformance.oracle.random.distribution import RUNS, SEEN, Sample, compare_distributions
 from torchstone.conformance.oracle.random.rounding_room import rounding_rooms
 from torchstone.conformance.oracle.random.unwritten import FILLS, calls_unwritten, run_filled, unwritten_elements
 from torchstone.conformance.oracle.random.work import affordable, work
+from torchstone.conformance.oracle.reference.shared import made_once
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Program
 
@@ -107,8 +108,12 @@ def _reseeded(case: Case, start: int, most: int) -> Iterator[Observed]:
 
 
 def _by_chance(case: Case, expected: Observed) -> bool:
-    """Whether eager draws these numbers from another seed too: who gives them need not have its generator."""
-    return any(same_leaves(expected, run) for run in _reseeded(case, _ELSEWHERE, MORE_RESEEDS))
+    """Whether eager draws its numbers from another seed too: who gives them need not have its generator."""
+
+    def draws_again(_: Any) -> bool:
+        return any(same_leaves(expected, run) for run in _reseeded(case, _ELSEWHERE, MORE_RESEEDS))
+
+    return made_once("by chance", case.program, case.args, draws_again)
 
 
 def compare(
@@ -224,7 +229,7 @@ def _distribution(case: Case, executable: Callable[..., Any], expected: Observed
     def leaves(function: Callable[..., Any], seed: int) -> list[Any]:
         return flatten(compared(observe(function, case.fresh_args(), seed=seed)))
 
-    def eager(seed: int) -> list[Any]:
+    def eager_leaves(seed: int) -> list[Any]:
         try:
             return leaves(case.program, SEED + seed)
         except Exception as error:
@@ -236,11 +241,16 @@ def _distribution(case: Case, executable: Callable[..., Any], expected: Observed
         except Exception as error:
             raise BackendRaised(error) from error
 
+    eager = made_once("sample", case.program, case.args, lambda _: Sample(eager_leaves))
     outputs, inputs = compared(expected)
     names = [name for name, _ in [*paths(outputs, "output"), *paths(list(inputs), "input")]]
     runs = LATER_RUNS if _was_judged(executable) else RUNS
+
+    def rooms() -> list[Tensor | None]:
+        return made_once("rooms", case.program, case.args, lambda _: _rooms(case))
+
     try:
-        message, evidence = compare_distributions(eager, backend, names, runs, functools.partial(_rooms, case))
+        message, evidence = compare_distributions(eager, backend, names, runs, rooms)
     except ValueError as error:
         return _untested(f"random: {error}")
     if message:

@@ -14,7 +14,7 @@ theirs. What is rarer or smaller, or shows only in how three or more elements ha
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -64,14 +64,33 @@ def _numeric(leaf: Any) -> bool:
     return isinstance(leaf, Tensor | bool | int | float | complex)
 
 
+class Sample:
+    """Runs of a function from a seed to the leaves of a run, each made when it is first asked for, and kept."""
+
+    def __init__(self, function: Callable[[int], list[Any]]) -> None:
+        self._function = function
+        self._made: list[Observation] = []
+
+    @functools.cached_property
+    def first(self) -> list[Any]:
+        """The leaves of the run from seed 0, which is none of those that are counted."""
+        return self._function(0)
+
+    def runs(self, start: int, count: int) -> list[Observation]:
+        """The runs from so many seeds from ``start`` on, which is 1 or more."""
+        while len(self._made) < start + count - 1:
+            self._made.append(observation(self._function(len(self._made) + 1)))
+        return self._made[start - 1 : start + count - 1]
+
+
 def compare_distributions(
-    eager: Callable[[int], list[Any]],
+    eager: Sample,
     backend: Callable[[int], list[Any]],
     names: list[str],
     runs: int = RUNS,
     rooms: Callable[[], list[Tensor | None]] | None = None,
 ) -> tuple[str, dict[str, Any]]:
-    """Compare the distributions of two functions from a seed to the leaves of a run, whose ``names`` are given.
+    """Compare the distribution of eager's runs with that of a backend's, whose leaves' ``names`` are given.
 
     ``rooms`` gives, leaf by leaf, how far rounding may set apart two numbers that are equal, where that is further than
     the ULPs of the number itself. It is asked only if something sets the distributions apart without.
@@ -79,13 +98,11 @@ def compare_distributions(
     Returns a message, empty when nothing sets them apart, and the evidence. Raises ``ValueError`` when the shapes that
     eager gives depend on the numbers drawn.
     """
-    first = eager(0)
+    first = eager.first
     names = [name for name, leaf in zip(names, first, strict=True) if _numeric(leaf)]
     epsilons = [_epsilon(leaf) for leaf in first if _numeric(leaf)]
-    seeds = itertools.count(1)
-    seen = [observation(eager(seed)) for seed, _ in zip(seeds, range(SEEN), strict=False)]
-    ours = [observation(eager(seed)) for seed, _ in zip(seeds, range(runs), strict=False)]
-    theirs = [observation(backend(seed)) for seed, _ in zip(seeds, range(runs), strict=False)]
+    seen, ours = eager.runs(1, SEEN), eager.runs(1 + SEEN, runs)
+    theirs = Sample(backend).runs(1, runs)
     shapes = {tuple(map(len, one)) for one in seen + ours}
     if len(shapes) > 1:
         raise ValueError("the shapes depend on the numbers drawn")

@@ -1,7 +1,7 @@
-"""Referees kept for several judgements of one program on the same inputs.
+"""Runs kept for several judgements of one program on the same inputs.
 
-The runs that a referee makes follow from the program, the inputs and fixed seeds, never from the answer that is judged.
-Where many backends answer one case, each run is made once for all of them.
+The runs that a referee makes, and eager's from other seeds, follow from the program, the inputs and fixed seeds, never
+from the answer that is judged. Where many backends answer one case, each run is made once for all of them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -18,12 +19,14 @@ from torchstone.conformance.oracle.reference.runs import Derive, Referee
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import LayoutError, copy_tensors, pack
 
-_kept: ContextVar[dict[bytes, Referee] | None] = ContextVar("_kept", default=None)
+T = TypeVar("T")
+
+_kept: ContextVar[dict[bytes, Any] | None] = ContextVar("_kept", default=None)
 
 
 @contextlib.contextmanager
-def shared_referees() -> Iterator[None]:
-    """Within it ``referee_of`` gives the same referee again; all are dropped at its end."""
+def shared_runs() -> Iterator[None]:
+    """Within it ``referee_of`` and ``made_once`` give the same again; all is dropped at its end."""
     token = _kept.set({})
     try:
         yield
@@ -34,27 +37,37 @@ def shared_referees() -> Iterator[None]:
 def referee_of(
     program: Program, args: tuple[Tensor, ...], derive: Derive | None = None, seed: int | None = None
 ) -> Referee:
-    """The referee of a program on its inputs: that of an earlier judgement within ``shared_referees``.
+    """The referee of a program on its inputs: that of an earlier judgement within ``shared_runs``."""
 
-    Inputs are the same if their numbers, layouts and shared memory are.
+    def referee(pristine: tuple[Tensor, ...]) -> Referee:
+        return Referee(program, pristine, derive, seed=seed)
+
+    return made_once("referee", program, args, referee, derive is not None, seed)
+
+
+def made_once(
+    what: str, program: Program, args: tuple[Tensor, ...], make: Callable[[tuple[Tensor, ...]], T], *told_by: Any
+) -> T:
+    """What ``make`` makes of the inputs of a program; within ``shared_runs`` what it made before of the same.
+
+    Inputs are the same if their numbers, layouts and shared memory are; ``told_by`` is JSON that tells it apart, too.
     """
     kept = _kept.get()
-    key = None if kept is None else _key(program, args, derive is not None, seed)
+    key = None if kept is None else _key(program, args, what, *told_by)
     if kept is None or key is None:
-        return Referee(program, args, derive, seed=seed)
+        return make(args)
     if key not in kept:
-        own = copy_tensors(args)  # whoever calls may write to the inputs afterwards
-        kept[key] = Referee(program, own, derive, seed=seed)
+        kept[key] = make(copy_tensors(args))  # whoever calls may write to the inputs afterwards
     return kept[key]
 
 
-def _key(program: Program, args: tuple[Tensor, ...], derived: bool, seed: int | None) -> bytes | None:
-    """What tells referees apart, as a digest; None for inputs that have no bytes to be told by."""
+def _key(program: Program, args: tuple[Tensor, ...], *told_by: Any) -> bytes | None:
+    """What tells runs apart, as a digest; None for inputs that have no bytes to be told by."""
     try:
         storages, views = pack({str(index): tensor for index, tensor in enumerate(args)})
     except LayoutError:
         return None
-    found = hashlib.blake2b(json.dumps([program.to_json(), derived, seed, views]).encode(), digest_size=16)
+    found = hashlib.blake2b(json.dumps([program.to_json(), told_by, views]).encode(), digest_size=16)
     for storage in storages.values():
         found.update(storage.numpy().data)
     return found.digest()

@@ -32,7 +32,7 @@ def test_a_missing_name_is_shown(model: type, method: str, monkeypatch: pytest.M
     monkeypatch.delattr(model, method)
     asked = referee()
     with pytest.raises(AttributeError, match=method):
-        [*asked.rounded_runs, *asked.reordered_runs]
+        _ = [*asked.rounded_runs, *asked.reordered_runs]
 
 
 def test_what_eager_refuses_is_no_such_run() -> None:

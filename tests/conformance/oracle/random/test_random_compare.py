@@ -15,7 +15,7 @@ from torchstone.conformance.execution.repeatability import observe
 from torchstone.conformance.execution.run_case import compile_cases, run_case
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.oracle.random.compare import LATER_RUNS, compare
-from torchstone.conformance.oracle.random.distribution import FALSE_POSITIVE_RATE, RUNS, compare_distributions
+from torchstone.conformance.oracle.random.distribution import FALSE_POSITIVE_RATE, RUNS, Sample, compare_distributions
 from torchstone.conformance.oracle.random.work import EACH_CALL, MOST, affordable, work
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
@@ -79,7 +79,7 @@ OTHER: dict[str, Pair] = {
 
 def pairs(eager: Callable[[], Any], other: Callable[[], Any]) -> tuple[str, dict[str, Any]]:
     OWN.manual_seed(7)
-    return compare_distributions(sampler(eager), lambda seed: [other()], ["output"])
+    return compare_distributions(Sample(sampler(eager)), lambda seed: [other()], ["output"])
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -103,7 +103,7 @@ def test_right_generators_are_not_accused() -> None:
     eager = sampler(lambda: torch.bernoulli(HALF))
     for block in range(1, 13):
         assert not compare_distributions(
-            eager, lambda seed, block=block: eager(10**6 * block + seed), ["output"], runs=64
+            Sample(eager), lambda seed, block=block: eager(10**6 * block + seed), ["output"], runs=64
         )[0]
 
 

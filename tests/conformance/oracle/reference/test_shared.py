@@ -7,7 +7,7 @@ import torch
 
 from torchstone.conformance.oracle.compare import judge
 from torchstone.conformance.oracle.finding import Observed
-from torchstone.conformance.oracle.reference.shared import referee_of, shared_referees
+from torchstone.conformance.oracle.reference.shared import referee_of, shared_runs
 from torchstone.conformance.program.program import Call, Program, Ref
 
 SINE = Program(("x",), (Call("torch.sin", (Ref("x"),), {}, "y"),), Ref("y"))
@@ -19,7 +19,7 @@ def numbers() -> torch.Tensor:
 
 
 def test_equal_programs_on_equal_inputs_have_one_referee() -> None:
-    with shared_referees():
+    with shared_runs():
         first = referee_of(SINE, (numbers(),))
         again = Program.from_json(SINE.to_json())
         assert referee_of(again, (numbers(),)) is first
@@ -40,20 +40,20 @@ def test_equal_programs_on_equal_inputs_have_one_referee() -> None:
     ids=["program", "numbers", "dtype", "strides", "storage", "shape", "seed"],
 )
 def test_what_differs_has_its_own(program: Program, tensor: torch.Tensor, seed: int | None) -> None:
-    with shared_referees():
+    with shared_runs():
         assert referee_of(program, (tensor,), seed=seed) is not referee_of(SINE, (numbers(),))
 
 
 def test_inputs_that_share_memory_are_other_inputs() -> None:
     add = Program(("x", "y"), (Call("torch.add", (Ref("x"), Ref("y")), {}, "z"),), Ref("z"))
     tensor = numbers()
-    with shared_referees():
+    with shared_runs():
         assert referee_of(add, (tensor, tensor)) is not referee_of(add, (tensor, tensor.clone()))
 
 
 def test_inputs_written_to_afterwards_change_no_referee() -> None:
     tensor = numbers()
-    with shared_referees():
+    with shared_runs():
         referee = referee_of(SINE, (tensor,))
         tensor.zero_()
         assert referee is referee_of(SINE, (numbers(),))
@@ -62,9 +62,9 @@ def test_inputs_written_to_afterwards_change_no_referee() -> None:
 
 def test_without_sharing_each_judgement_has_its_own() -> None:
     assert referee_of(SINE, (numbers(),)) is not referee_of(SINE, (numbers(),))
-    with shared_referees():
+    with shared_runs():
         kept = referee_of(SINE, (numbers(),))
-    with shared_referees():
+    with shared_runs():
         assert referee_of(SINE, (numbers(),)) is not kept
 
 
@@ -75,6 +75,6 @@ def test_verdicts_are_those_of_referees_that_are_not_shared() -> None:
     expected = Observed(program(*args), args)
     answers = [Observed(expected.outputs * (1 + off), args) for off in (0.0, 1e-2, 0.2, 3.0)]
     alone = [judge(program, args, expected, answer) for answer in answers]
-    with shared_referees():
+    with shared_runs():
         assert [judge(program, args, expected, answer) for answer in answers] == alone
         assert [judge(program, args, expected, answer) for answer in reversed(answers)] == alone[::-1]
