@@ -1,8 +1,8 @@
 """Faults of the oracle's own code, which must not pass for what eager makes of an input.
 
-A run of the float64 twin may fail: eager has no kernel for float64, or refuses what rounding has moved. Then there is no
-such run, and others decide. An error in the code of a model of rounding or overflow looks the same from outside; taken
-for a refusal it would switch the model off, and nobody would see it.
+A run of the float64 twin may fail: eager has no kernel for float64, or refuses what rounding has moved. Then there is
+no such run, and others decide. An error in the code of a model of rounding or overflow looks the same from outside;
+taken for a refusal it would switch the model off, and nobody would see it.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ class Factors:
         """What products of real numbers give in some order. All float64.
 
         ``out`` is the product. ``room`` is what no partial product reaches in the narrower dtype (infinity: that of
-        float64). ``choose`` is given where a result is free, and says for each: 0 overflow, 1 underflow, 2 both, 3 neither.
+        float64). ``choose`` is given where a result is free, and says for each result: 0 overflow, 1 underflow, 2 both,
+        3 neither.
         """
         widest = math.isinf(room)
         highest = 1024.0 if widest else math.log2(room)
