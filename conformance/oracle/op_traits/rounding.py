@@ -173,7 +173,7 @@ ADDS_IN_FLOAT32 = Trait(
 TRANSCENDENTAL = Trait(
     "Is transcendental but at 0",
     Names.ATEN,
-    each("cos cosh erf erfc exp expm1 sin sinh tan tanh"),
+    each("cos cosh erf erfc exp expm1 sigmoid sin sinh tan tanh"),
     reason=(
         "At a number other than 0 their results are no fractions (the theorem of Lindemann and Weierstrass; the error"
         " function is none of its functions, but takes no such value that is known). A result with few digits, such as"

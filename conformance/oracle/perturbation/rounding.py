@@ -139,6 +139,12 @@ class RandomRounding(ComputingMode):
             moved = torch.where(exact, value, self._move(value, 1.0))
             return self._to_grid(moved) if self.on_grid else moved
 
+    def _round_where(self, value: Tensor, inexact: Tensor) -> Tensor:
+        """The result of steps that are rounded already, but where it is ``inexact`` although it has few digits."""
+        with unseen():
+            few = inexact & representable(value, self.exact_in)
+        return torch.where(few, self._round(value, few), value)
+
     def _to_grid(self, value: Tensor) -> Tensor:
         if value.is_complex():
             return torch.complex(self._to_grid(value.real), self._to_grid(value.imag))
@@ -165,10 +171,10 @@ class RandomRounding(ComputingMode):
         if schema_of(func).is_mutable:
             return self._written_to(func, args, kwargs)
         steps = self._decomposed(func, args, kwargs)
-        if steps is not NotImplemented:
-            return steps
-        self.performed += 1
         inexact = _rounded_by(func, args)
+        if steps is not NotImplemented:
+            return steps if inexact is None else self._round_where(steps, inexact)
+        self.performed += 1
         out = func(*args, **kwargs)
         tensors = results_of(func, args, kwargs, out)
         if accumulates(func) and all(map(movable, tensors)):

@@ -17,6 +17,7 @@ from torchstone.conformance.program.program import Call, Program, Ref
 
 REST: dict[str, tuple[list[float], Callable[[Tensor], Tensor]]] = {
     "tanh": ([20.0, 30.0], lambda x: 2 / (1 + torch.exp(2 * x))),
+    "sigmoid": ([40.0, 50.0], lambda x: torch.sigmoid(-x)),
     "erf": ([6.5, 9.0], torch.erfc),
     "cos": ([1e-9, -2e-10], lambda x: 2 * torch.sin(x / 2) ** 2),
 }
@@ -49,6 +50,6 @@ def test_at_zero_nothing_is_lacking() -> None:
 
 def test_no_result_elsewhere_has_few_digits() -> None:
     x = torch.randn(2000, generator=torch.Generator().manual_seed(0)).double()  # numbers of float32
-    for name in each("cos cosh erf erfc exp expm1 sin sinh tan tanh"):
+    for name in each("cos cosh erf erfc exp expm1 sigmoid sin sinh tan tanh"):
         assert TRANSCENDENTAL.holds(getattr(torch.ops.aten, name).default)
         assert not representable(getattr(torch, name)(x), torch.float32).any(), name
