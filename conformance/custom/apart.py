@@ -13,15 +13,16 @@ import resource
 import select
 import signal
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
 from torchstone.conformance.errors import HarnessError, InputError
+from torchstone.conformance.fork import fork
 from torchstone.conformance.runner.frames import FrameDecoder, Header, encode_frame
 from torchstone.conformance.runner.progress_mark import describe_exit
 
@@ -98,17 +99,7 @@ def stream(make: Make, seconds: float = SECONDS) -> Generator[Made | Died]:
 
 
 def _fork(make: Make, died: Counter[str], seconds: float) -> Iterator[tuple[Header, bytes]]:
-    reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of threads, which a fork has not: none of them holds what eager needs
-        child = os.fork()
-    if child == 0:
-        try:
-            os.close(reading)
-            _be_fork(make, died, writing)
-        finally:
-            os._exit(1)
-    os.close(writing)
+    child, reading = fork(partial(_be_fork, make, died))
     decoder = FrameDecoder()
     try:
         while chunk := _read(reading, seconds):

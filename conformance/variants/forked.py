@@ -10,12 +10,13 @@ import faulthandler
 import itertools
 import os
 import resource
-import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import torch
 
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
+from torchstone.conformance.fork import fork
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources.sampling import seeded
 from torchstone.conformance.variants.attempts import attempts
@@ -56,17 +57,7 @@ def refused(cases: Iterable[Case]) -> list[Case]:
 
 
 def _ask(questions: Sequence[Callable[[], bool]], most: int) -> bytes:
-    reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of threads, which a fork has not: none of them holds what eager needs
-        child = os.fork()
-    if child == 0:
-        try:
-            os.close(reading)
-            _answer(questions, most, writing)
-        finally:
-            os._exit(0)
-    os.close(writing)
+    child, reading = fork(partial(_answer, questions, most))
     with os.fdopen(reading, "rb") as pipe:
         said = pipe.read()
     os.waitpid(child, 0)

@@ -138,6 +138,8 @@ def _running(given: dict[str, Any]) -> Tensor:
 
 @_SUMS.register("prod")
 def _of_elements(given: dict[str, Any]) -> Tensor:
+    if "dims" in given:  # of prims::prod
+        return given["inp"].sum(given["dims"])
     x, dim = given["self"], given.get("dim")
     return x.sum() if dim is None else x.sum(dim, given.get("keepdim", False))
 

@@ -1,0 +1,28 @@
+"""A fork of this process that tells through a pipe what it finds."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+
+
+def fork(work: Callable[[int], None]) -> tuple[int, int]:
+    """Fork: the child does its ``work``, which writes to the descriptor it is given, and ends.
+
+    Returns the child and the descriptor to read from. Who calls reads, closes it, and waits for the child.
+    """
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads, which a fork has not: none of them holds what eager needs
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(reading)
+            work(writing)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writing)
+    return child, reading
