@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -30,10 +31,11 @@ def covering(*factors: Sequence[Any], strength: int = 2) -> list[Any]:
     """
     rows = list(itertools.product(*(range(len(factor)) for factor in factors)))
     parts = {row: set(itertools.combinations(enumerate(row), strength)) for row in rows}
-    left, asked = set().union(*parts.values()), set()
-    while left:
-        best = max(rows, key=lambda row: len(parts[row] & left))
+    left, asked, met = set().union(*parts.values()), set(), Counter()
+    while left:  # of rows that add as much, one whose values have been asked the least
+        best = max(rows, key=lambda row: (len(parts[row] & left), -sum(met[value] for value in enumerate(row))))
         asked.add(best)
+        met.update(enumerate(best))
         left -= parts[best]
     return [
         pytest.param(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import pytest
 
@@ -23,6 +24,11 @@ def test_a_covering_array_has_each_values_together(sizes: tuple[int, ...], stren
     met = {part for row in asked(rows) for part in itertools.combinations(row.values, strength)}
     assert met == {part for row in rows for part in itertools.combinations(row.values, strength)}
     assert len(asked(rows)) < len(rows) or len(sizes) == strength
+
+
+def test_values_are_asked_about_as_often_as_each_other() -> None:
+    found = Counter(row.values[1] for row in asked(covering(range(12), "abc", strength=1)))
+    assert found == {"a": 4, "b": 4, "c": 4}
 
 
 def test_rows_that_are_not_asked_are_long_tests() -> None:
