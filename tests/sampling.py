@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -23,12 +23,13 @@ def one_in(count: int, rows: Iterable[Any], first: int = 0) -> list[Any]:
     ]
 
 
-def covering(*factors: Sequence[Any], strength: int = 2) -> list[Any]:
+def covering(*levels: Iterable[Any], strength: int = 2) -> list[Any]:
     """Rows of parameters that are crossed, as few as have each ``strength`` of their values together; the product of
     all has the others, among the long tests.
 
     A covering array: what goes wrong depends on one or two of the parameters, and seldom on more.
     """
+    factors = [list(each) for each in levels]
     rows = list(itertools.product(*(range(len(factor)) for factor in factors)))
     parts = {row: set(itertools.combinations(enumerate(row), strength)) for row in rows}
     left, asked, met = set().union(*parts.values()), set(), Counter()

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from tests.compiler.transforms.conftest import assert_same
-from tests.sampling import one_in
+from tests.sampling import covering, one_in
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.driver import compile
 
@@ -250,8 +250,7 @@ DYNAMIC: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("target", ["evaluator", "linalg"])
-@pytest.mark.parametrize("name", DYNAMIC)
+@pytest.mark.parametrize(("name", "target"), covering(DYNAMIC, ["evaluator", "linalg"], strength=1))
 def test_run_time_sizes(name: str, target: str) -> None:
     dims = {0: torch.export.Dim("n", min=2, max=9), 2: torch.export.Dim("h", min=6, max=40)}
     x, w = _values(3, 4, 12, 8), _values(4, 4, 3, 3, seed=1)
