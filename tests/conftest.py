@@ -81,6 +81,16 @@ def warm_python():
 
 
 @pytest.fixture(scope="session")
+def warm_compiler():
+    """A Python with what PyTorch imports in it too when it first captures a program, for those that compile."""
+    from .warm_python import WarmPython
+
+    python = WarmPython("torch._dynamo", "sympy")
+    yield python
+    python.close()
+
+
+@pytest.fixture(scope="session")
 def fork_server():
     """Keep the fork server up, for tests that run the command in this process time and again: each would start one."""
     from torchstone.conformance.runner.interpreter import Interpreter

@@ -33,14 +33,14 @@ LONG = {f"docs/{page}.md" for page in ("adding-a-fuzz-family", "adding-a-variant
         if fences(page, "python")
     ],
 )
-def test_python_runs(page: Path, tmp_path: Path, warm_python: WarmPython) -> None:
+def test_python_runs(page: Path, tmp_path: Path, warm_compiler: WarmPython) -> None:
     """The blocks of a page are one program, in a process of its own: a guide may register what it makes."""
     modules, blocks = split(page)
     for module, text in modules.items():
         (tmp_path / module).write_text(text)
     file = tmp_path / "guide.py"
     file.write_text("\n".join(blocks))
-    done = warm_python.run(file, cwd=tmp_path)
+    done = warm_compiler.run(file, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -26,7 +26,7 @@ Python = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> Python:
+def python(tmp_path_factory: pytest.TempPathFactory, warm_compiler: WarmPython) -> Python:
     """Run a Python that has the plugins installed, and the broken one of another distribution."""
     for module in ("pip", "setuptools"):
         try:
@@ -41,7 +41,7 @@ def python(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) ->
         if script:
             (folder / "script.py").write_text(script)
             words = (folder / "script.py", *words)
-        return warm_python.run(*words, cwd=folder, environment={"PYTHONPATH": str(site)})
+        return warm_compiler.run(*words, cwd=folder, environment={"PYTHONPATH": str(site)})
 
     pip = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", site)
     done = subprocess.run([sys.executable, *pip, source], cwd=folder, capture_output=True, text=True, check=False)

@@ -48,11 +48,11 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture
-def printed(warm_python: WarmPython, environment: dict[str, str], tmp_path: Path) -> Callable[..., str]:
+def printed(warm_compiler: WarmPython, environment: dict[str, str], tmp_path: Path) -> Callable[..., str]:
     """Run ``python`` with some words, and return what it prints."""
 
     def run(*words: str) -> str:
-        done = warm_python.run(*words, cwd=tmp_path, environment=environment)
+        done = warm_compiler.run(*words, cwd=tmp_path, environment=environment)
         assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
         return done.stdout
 

@@ -1,4 +1,4 @@
-"""A Python that has imported PyTorch and nothing else, and is forked for each program that a test runs.
+"""A Python that has imported PyTorch, and what else it is told, and is forked for each program that a test runs.
 
 A fresh one takes a second to come as far, again and again. What runs is a process of its own all the same, with its
 own arguments, folder, environment and path; of torchstone nothing is imported in it yet.
@@ -7,6 +7,7 @@ own arguments, folder, environment and path; of torchstone nothing is imported i
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -21,13 +22,13 @@ MESSAGE = 1 << 20
 
 
 class WarmPython:
-    """Run programs to their end, one at a time."""
+    """Run programs to their end, one at a time, where these modules are imported."""
 
-    def __init__(self) -> None:
+    def __init__(self, *modules: str) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE)
         with theirs:
-            command = [sys.executable, __file__, str(theirs.fileno())]
+            command = [sys.executable, __file__, str(theirs.fileno()), "torch", *modules]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
 
     def run(
@@ -90,8 +91,8 @@ def become(words: list[str], folder: str, environment: dict[str, str]) -> NoRetu
 
 
 if __name__ == "__main__":
-    import torch  # noqa: F401
-
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -11,6 +11,7 @@ from torch.export import Dim
 from torch.nn import functional as F
 
 import torchstone
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.ir import parse_graph
 from torchstone.compiler.ir.dims import nonnegative, parse_dim
@@ -99,8 +100,7 @@ def test_sizes_that_became_constants_are_guarded() -> None:
         program(torch.ones(4, 4), torch.ones(2, 5))
 
 
-@pytest.mark.parametrize("target", ["evaluator", "linalg"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "target"), covering([*PROGRAMS], ["evaluator", "linalg"], strength=1))
 def test_any_size(name: str, target: str) -> None:
     fn, shapes, others = PROGRAMS[name]
     executable = compile_free(fn, tuple(map(torch.randn, shapes)), target)

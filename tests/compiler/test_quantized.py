@@ -10,6 +10,7 @@ import torch
 import torch.ao.quantization.fx._decomposed  # registers the ops
 from torch.nn import functional
 
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.driver import compile
 from torchstone.conformance.oracle.ambiguity.saturation import ExactProducts
@@ -114,8 +115,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ["linalg", "tosa", "stablehlo"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "target"), covering(PROGRAMS, ["linalg", "tosa", "stablehlo"], strength=1))
 def test_program(name: str, target: str) -> None:
     program = PROGRAMS[name]
     x = torch.linspace(-9, 9, 24).reshape(6, 4)

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 import torchstone
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.ir import parse_graph
 from torchstone.compiler.ops.verifier import verify_graph
@@ -59,7 +60,7 @@ ANY_SIZE: dict[str, Program] = {
 }
 
 
-@pytest.mark.parametrize(("name", "target"), [*itertools.product(ANY_SIZE, TARGETS)])
+@pytest.mark.parametrize(("name", "target"), covering(ANY_SIZE, TARGETS, strength=1))
 def test_any_count_will_do(name: str, target: str) -> None:
     program = ANY_SIZE[name]
     exe = torchstone.compile(program, (torch.randn(5, 4),), target)

@@ -56,7 +56,7 @@ def test_eager_has_no_failures(tmp_path):
 
 
 def test_swapped_sub_is_found_and_comes_down_to_one_op_and_one_element(tmp_path):
-    tally = _campaign("swapped_sub", "sub", tmp_path, programs=30)
+    tally = _campaign("swapped_sub", "sub", tmp_path, programs=36, max_ops=2)
     worst = next(f for f in tally.findings.ranked() if f.ops == {"sub"})
     assert worst.reduction is not None and worst.folder is not None
     assert [call.target for call in worst.best.program.calls] == ["torch.sub"]
@@ -125,9 +125,9 @@ def test_a_crash_is_found_kept_and_survived(tmp_path):
     assert finding.reduction.confirmed and not finding.reduction.complete
 
 
-def _swapped_sub(out: Path, seconds: float = 300.0) -> CampaignOptions:
+def _swapped_sub(out: Path, seconds: float = 300.0, programs: int = 30, **options) -> CampaignOptions:
     rules = select_rules(("sub",))
-    return CampaignOptions("tests.mutants:swapped_sub", seconds, 0, out, must=rules, programs=30)
+    return CampaignOptions("tests.mutants:swapped_sub", seconds, 0, out, must=rules, programs=programs, **options)
 
 
 @pytest.mark.usefixtures("scripts_not_run")
@@ -140,13 +140,14 @@ def test_a_reduction_that_the_end_of_the_time_cuts_off_goes_on_with_reduce(tmp_p
         tally.earlier += 1e6 * (before == 1)
 
     monkeypatch.setattr(triage.Triage, "_simpler", time_is_up_at_the_second_step)
-    run_campaign(_swapped_sub(tmp_path), tally=tally)
+    plan = _swapped_sub(tmp_path, programs=12, max_ops=2)
+    run_campaign(plan, tally=tally)
     (finding,) = (f for f in tally.findings.ranked() if f.reduction is None)
     assert finding.folder is not None
     case = finding.folder / "case.safetensors"
     assert Case.load(case).to_bytes() == finding.case.to_bytes()
     words = ["reduce", str(case), "--backend", "tests.mutants:swapped_sub", "--out", str(finding.folder)]
-    assert shell_command(["torchstone", *words]) in "\n".join(not_done(_swapped_sub(tmp_path), tally))
+    assert shell_command(["torchstone", *words]) in "\n".join(not_done(plan, tally))
     invoke(words)
     assert f"going on from the case in {finding.folder / 'so-far.safetensors'}" in capsys.readouterr().err
     assert json.loads((finding.folder / "summary.json").read_text())["complete"]

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tests.sampling import covering, one_in
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.driver import compile
 
@@ -91,8 +92,7 @@ COMPUTING: dict[str, tuple[Program, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", COMPUTING)
+@pytest.mark.parametrize(("name", "target"), covering(COMPUTING, TARGETS, strength=1))
 def test_what_is_only_computed_with_is_no_constant(name: str, target: str) -> None:
     fn, calls = COMPUTING[name]
     assert not compile(fn, calls[0], target).specialized
@@ -140,8 +140,7 @@ DECIDING: dict[str, tuple[Program, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", DECIDING)
+@pytest.mark.parametrize(("name", "target"), covering(DECIDING, TARGETS, strength=1))
 def test_what_is_decided_by_is_right_or_refused(name: str, target: str) -> None:
     fn, calls = DECIDING[name]
     assert "unsupported" not in outcomes(fn, calls, target)
@@ -171,23 +170,20 @@ SIZED: dict[str, tuple[Program, list[Any]]] = {
 COUNTED = {"split", "split_with_sizes", "unbind", "slice", "pad", "arange", "chunk"}
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", SIZED)
+@pytest.mark.parametrize(("name", "target"), covering(SIZED, TARGETS, strength=1))
 def test_an_executable_takes_its_own_example(name: str, target: str) -> None:
     fn, calls = SIZED[name]
     assert outcomes(fn, calls, target) == ["right", *["refused" if name in COUNTED else "right"] * 2]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", SIZED)
+@pytest.mark.parametrize(("name", "target"), covering(SIZED, TARGETS, strength=1))
 def test_under_dynamic_shapes_other_sizes_are_right(name: str, target: str) -> None:
     fn, calls = SIZED[name]
     wanted = "unsupported" if name in COUNTED - {"pad"} else "right"
     assert outcomes(fn, calls, target, (None, None)) == [wanted] * 3
 
 
-@pytest.mark.parametrize("target", ["tosa", "stablehlo", "tensorrt"])
-@pytest.mark.parametrize("name", SIZED)
+@pytest.mark.parametrize(("name", "target"), covering(SIZED, ["tosa", "stablehlo", "tensorrt"], strength=1))
 def test_other_targets_take_it_or_refuse_it(name: str, target: str) -> None:
     fn, calls = SIZED[name]
     told = outcomes(fn, calls, target)
@@ -253,6 +249,6 @@ CALLS = [
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", one_in(2, range(40)))
 def test_generated_programs_are_right_or_refused(seed: int, target: str) -> None:
     assert outcomes(generated(seed), CALLS, target)[0] == "right"

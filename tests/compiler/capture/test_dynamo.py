@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError
 from torchstone.compiler.runtime.tensorrt import simulator
 
@@ -39,8 +40,7 @@ class Net(nn.Module):
         return self.last(torch.relu(self.norm(self.first(x)))) + x
 
 
-@pytest.mark.parametrize("target", ["evaluator", "linalg"])
-@pytest.mark.parametrize("dynamic", [None, True, False])
+@pytest.mark.parametrize(("target", "dynamic"), covering(["evaluator", "linalg"], [None, True, False], strength=1))
 def test_training_steps_are_those_of_eager(target: str, dynamic) -> None:
     model = Net().double()
     reference = copy.deepcopy(model)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.driver import compile
 
@@ -72,8 +73,7 @@ def by_chance(a, b, i):
     )
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("program", [by_hand, by_chance])
+@pytest.mark.parametrize(("program", "target"), covering([by_hand, by_chance], TARGETS, strength=1))
 def test_numbers_given(program: Any, target: str) -> None:
     exe = compile(program, (1.5, 2.5, 3), target)
     assert not exe.specialized

@@ -86,8 +86,18 @@ def check(program: Make, compiled_for: str, dynamic: bool) -> int:
     return ran
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("op", OPS)
+# A dynamic capture takes far longer: the suite asks one op of each kind, the long tests ask all.
+KINDS = ("contiguous", "reshape", "to channels_last")
+WAYS = ("contiguous pair", "flatten", "movedim", "expand", "clone", "aten")
+
+
+@pytest.mark.parametrize(
+    ("op", "dynamic"),
+    [
+        pytest.param(op, dynamic, marks=pytest.mark.torture if dynamic and op not in KINDS + WAYS else ())
+        for op, dynamic in itertools.product(OPS, (False, True))
+    ],
+)
 def test_results(op: str, dynamic: bool) -> None:
     for before, lay in itertools.product(BEFORE.values(), ("row-major",) if dynamic else LAYOUTS):
         assert check(lambda x, before=before: OPS[op](before(x)), lay, dynamic) > 0
@@ -106,10 +116,6 @@ WRITES: dict[str, Callable[[Tensor, Make], Any]] = {
 def test_writes(op: str) -> None:
     for write, lay in itertools.product(WRITES.values(), ("row-major", "turned")):
         assert check(lambda x, write=write: write(x, OPS[op]), lay, dynamic=False) > 0
-
-
-# A dynamic capture takes far longer: the suite asks one op of each kind, the long tests ask all.
-KINDS = ("contiguous", "reshape rows", "to channels_last")
 
 
 @pytest.mark.parametrize(

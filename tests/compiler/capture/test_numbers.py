@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.driver import compile
 
@@ -54,8 +55,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "target"), covering(PROGRAMS, TARGETS, strength=1))
 def test_one_program_for_every_number(name: str, target: str) -> None:
     fn, calls = PROGRAMS[name]
     exe = compile(fn, calls[0], target)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported
 from torchstone.compiler.driver import compile
 
@@ -50,8 +51,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("target", ["evaluator", "linalg"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "target"), covering(PROGRAMS, ["evaluator", "linalg"], strength=1))
 def test_an_example_whose_numbers_are_rounded_otherwise_is_taken(name: str, target: str) -> None:
     program = PROGRAMS[name]
     for x in EXAMPLES:
@@ -90,8 +90,7 @@ DECIDING: dict[str, Callable[[float], Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.parametrize("target", ["evaluator", "linalg"])
-@pytest.mark.parametrize("name", DECIDING)
+@pytest.mark.parametrize(("name", "target"), covering(DECIDING, ["evaluator", "linalg"], strength=1))
 def test_an_example_on_an_edge_is_right_or_refused_when_compiled(name: str, target: str) -> None:
     for x, edge in zip(EXAMPLES, EDGES, strict=True):
         program = DECIDING[name](edge)
@@ -113,8 +112,7 @@ CHECKED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("target", ["evaluator", "linalg", "tosa", "tensorrt"])
-@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize(("name", "target"), covering(CHECKED, ["evaluator", "linalg", "tosa", "tensorrt"], strength=1))
 def test_the_example_is_tried_and_nothing_is_left_of_that(name: str, target: str) -> None:
     program, args = CHECKED[name]
     torch.manual_seed(3)

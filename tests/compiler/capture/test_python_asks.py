@@ -154,8 +154,16 @@ def outcome(call: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         return "raises", type(error).__name__
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("kind", "text"), CASES, ids=lambda value: getattr(value, "__name__", value))
+# Each question of a number that is read or that is given, in turn: the long tests ask both of each.
+@pytest.mark.parametrize(
+    ("kind", "text", "way"),
+    [
+        pytest.param(kind, text, way, marks=() if (at + turn) % 2 == 0 else pytest.mark.torture)
+        for at, (kind, text) in enumerate(CASES)
+        for turn, way in enumerate(WAYS)
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
 def test_an_answer_is_right_or_guarded(kind: type, text: str, way: str) -> None:
     program = WAYS[way](eval(f"lambda x, n: {text}", dict(NAMES)))  # noqa: S307
     numbers = VALUES[kind]

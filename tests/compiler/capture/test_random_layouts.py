@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tests.sampling import covering
 from torchstone import compile
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 
@@ -75,8 +76,7 @@ def seeded(program: Callable[..., Any], x: Tensor) -> tuple[Any, Tensor]:
         return program(x), torch.get_rng_state()
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "layout"), covering([*PROGRAMS], [*LAYOUTS], strength=1))
 def test_static(program: str, layout: str) -> None:
     fn, make = PROGRAMS[program], LAYOUTS[layout]
     given, same = make(), make()

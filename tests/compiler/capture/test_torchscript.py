@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.driver import compile
 
@@ -58,8 +59,7 @@ def _outcome(program: Any, x: torch.Tensor, state: Any) -> list[Any]:
     return [program(x), *(t.clone() for t in state.buffers())]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(("name", "target"), covering(MODULES, TARGETS, strength=1))
 def test_a_scripted_module_is_what_it_is_in_eager(name: str, target: str) -> None:
     torch.manual_seed(0)
     mine = MODULES[name]()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import VerifyError
 from torchstone.compiler.ir import Graph, Value
 from torchstone.compiler.ir import dtypes as dt
@@ -103,9 +104,9 @@ def rest(x: tuple, index: tuple, dims: tuple[int, ...]) -> tuple:
     return (*index, *(size for d, size in enumerate(x) if d not in dims))
 
 
-@pytest.mark.parametrize("kind", SCATTER_KINDS)
-@pytest.mark.parametrize(("shape", "index", "dims"), PLACES)
-def test_scatter(shape: tuple[int, ...], index: tuple[int, ...], dims: tuple[int, ...], kind: str) -> None:
+@pytest.mark.parametrize(("place", "kind"), covering(PLACES, [*SCATTER_KINDS], strength=1))
+def test_scatter(place: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], kind: str) -> None:
+    shape, index, dims = place
     at = indices(shape, index, dims)
     updates = rest(shape, index, dims)
     for dtype in dt.DTYPES:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import VerifyError
 from torchstone.compiler.ir import Graph, Value
 from torchstone.compiler.ir import dtypes as dt
@@ -55,9 +56,9 @@ def known(graph: Graph, tensors: list[torch.Tensor], dtype: DType) -> tuple[torc
         return None
 
 
-@pytest.mark.parametrize("kind", SCAN_KINDS)
-@pytest.mark.parametrize(("shape", "dim"), SHAPES)
-def test_scan(shape: tuple[int, ...], dim: int, kind: str) -> None:
+@pytest.mark.parametrize(("place", "kind"), covering([*SHAPES], [*SCAN_KINDS], strength=1))
+def test_scan(place: tuple[tuple[int, ...], int], kind: str) -> None:
+    shape, dim = place
     for dtype in dt.DTYPES:
         try:
             graph = primitive("scan", TensorType(shape, dtype), kind=kind, dim=dim)
@@ -104,9 +105,9 @@ def test_run_time_sizes(name: str, dim: int) -> None:
             assert equal(got, want), sizes
 
 
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize(("shape", "dim"), SHAPES)
-def test_sort(shape: tuple[int, ...], dim: int, descending: bool) -> None:
+@pytest.mark.parametrize(("place", "descending"), covering([*SHAPES], [False, True], strength=1))
+def test_sort(place: tuple[tuple[int, ...], int], descending: bool) -> None:
+    shape, dim = place
     for dtype in dt.DTYPES:
         if dtype.is_complex:
             continue

@@ -167,13 +167,13 @@ print(built(Path(sys.argv[1])))
 """
 
 
-def test_another_process_reads_what_was_built(tmp_path: Path, warm_python: Any) -> None:
+def test_another_process_reads_what_was_built(tmp_path: Path, warm_compiler: Any) -> None:
     script, folder = tmp_path / "program.py", tmp_path / "a" / "cache"
     script.write_text(PROGRAM)
     assert (built(folder), built(folder)) == (1, 0)
     frozen(folder, WEIGHT)
     kept = {file: file.read_bytes() for file in engine_files(folder)}
-    done = warm_python.run(script, folder, cwd=tmp_path)
+    done = warm_compiler.run(script, folder, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("0\n", "")
     assert {file: file.read_bytes() for file in engine_files(folder)} == kept
 

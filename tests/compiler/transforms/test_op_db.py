@@ -106,20 +106,25 @@ def _agrees_rounded_once(program: Callable[..., Any], tensors: list[torch.Tensor
     assert_same(got, cast(program(*cast(tensors, half, single)), single, half))
 
 
-def _samples(name: str, dtype: torch.dtype) -> list[tuple[Callable[..., Any], list[torch.Tensor]]]:
+def _samples(
+    name: str, dtype: torch.dtype, count: int = SAMPLES
+) -> list[tuple[Callable[..., Any], list[torch.Tensor]]]:
     with seeded(name):
-        samples = list(itertools.islice(OPS[name].sample_inputs("cpu", dtype), SAMPLES))
+        samples = list(itertools.islice(OPS[name].sample_inputs("cpu", dtype), count))
     assert samples, f"the database has no sample of {name} for {dtype}"
     return [_program(name, sample) for sample in samples]
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.torture)], ids=["some", "every"])
 @pytest.mark.parametrize("name", [name for name in OPS if name not in REFUSED.keys() | ELSEWHERE])
-def test_samples(name: str, agrees: Callable[..., None]) -> None:
+def test_samples(name: str, every: bool, agrees: Callable[..., None]) -> None:
+    """Every dtype is asked the first sample. Another has other sizes or arguments, for every dtype the same ones:
+    the first dtype is asked that, too, and the long tests ask all."""
     tried = [dtype for dtype in DTYPES if dtype in OPS[name].dtypes]
     assert tried
     for dtype in tried:
-        for program, tensors in _samples(name, dtype):
+        for program, tensors in _samples(name, dtype, SAMPLES if every or dtype is tried[0] else 1):
             try:
                 agrees(program, *tensors, slack=SLACK.get(dtype, 1.0))
             except AssertionError:

@@ -12,12 +12,13 @@ from tests.conformance.oracle.generated.building import CHAOTIC
 from tests.conformance.oracle.generated.gaps import gap_function
 from tests.conformance.oracle.generated.ill_conditioned import ill_conditioned
 from tests.conformance.oracle.generated.sweep import absolved, accused, finding_of
+from tests.sampling import covering, one_in, some
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.program.program import Call, Program, Ref
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 5, 10, pytest.param(18, marks=pytest.mark.torture), 33, 38, 700088, 730058, 840002, 860037]
+    "seed", some([0, 5, 10, 18, 33, 38, 700088, 730058, 840002, 860037], lambda seed: seed not in (10, 18, 860037))
 )
 def test_a_number_in_a_gap_is_a_mismatch(seed: int) -> None:
     assert list(absolved(seed, 2)) == []
@@ -30,7 +31,7 @@ def test_many_gaps_in_few_digits(seed: int) -> None:
     assert list(absolved(seed)) == []
 
 
-@pytest.mark.parametrize("seed", [0, 2, 5, 13, 25, 26])
+@pytest.mark.parametrize("seed", one_in(2, [0, 2, 5, 13, 25, 26]))
 def test_another_right_evaluation_is_none(seed: int) -> None:
     case = ill_conditioned(seed)
     assert list(accused(case.program, case.inputs, seed)) == []
@@ -51,8 +52,10 @@ def _waves(dtype: torch.dtype) -> Program:
     return Program(("x",), steps, Ref("r8"))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("answer", [0.0, -0.5, 5.0, 20.0])
+@pytest.mark.parametrize(
+    ("answer", "dtype"),
+    covering([0.0, -0.5, 5.0, 20.0], [torch.float32, torch.float16, torch.bfloat16], strength=1),
+)
 def test_between_the_sides_of_a_jump_steepness_is_no_excuse(answer: float, dtype: torch.dtype) -> None:
     """Nor are few bits, in which all runs lie far from one another."""
     x = torch.tensor([0.3, 0.31], dtype=dtype)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.conformance.oracle.test_compare import X, Y, compare, one, several, with_element
+from tests.sampling import some
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.program.program import Call, Program, Ref
@@ -105,7 +106,13 @@ def test_between_the_sides_of_a_jump_is_no_answer_however_near_it_is(x: float) -
     assert finding.outcome is Outcome.MISMATCH, finding
 
 
-@pytest.mark.parametrize("name", ["bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "airy_ai", "spherical_bessel_j0"])
+@pytest.mark.parametrize(
+    "name",
+    some(
+        ["bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "airy_ai", "spherical_bessel_j0"],
+        ("bessel_j0", "bessel_y1", "airy_ai").__contains__,
+    ),
+)
 def test_beside_the_zero_of_a_wave_its_amplitude_counts_and_elsewhere_the_number(name: str) -> None:
     function = getattr(torch.special, name)
     x = (1 if name != "airy_ai" else -1) * torch.linspace(0.8, 9.0, 4001)
@@ -123,7 +130,9 @@ def test_beside_the_zero_of_a_wave_its_amplitude_counts_and_elsewhere_the_number
     assert off(away, 2.0**-16 * height) is Outcome.MISMATCH
 
 
-@pytest.mark.parametrize(("scale", "right"), [(2.0**34, "pass"), (2.0**38, "ill-conditioned")])
+@pytest.mark.parametrize(
+    ("scale", "right"), [(2.0**34, "pass"), pytest.param(2.0**38, "ill-conditioned", marks=pytest.mark.torture)]
+)
 def test_a_mean_that_is_rounded_is_seen_where_nothing_but_its_rounding_is_left(scale: float, right: str) -> None:
     """The sum of a row that has been normalized is zero, but for what rounding the mean leaves in each element.
 

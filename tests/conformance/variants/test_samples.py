@@ -56,10 +56,10 @@ def test_what_draws_random_numbers_is_asked_call_by_call(name: str) -> None:
 @pytest.mark.parametrize(
     ("bug", "op", "name"),
     [
-        ("gelu-gradient-of-the-other-mode", "nn.functional.gelu", "gradients"),
+        pytest.param("gelu-gradient-of-the-other-mode", "nn.functional.gelu", "gradients", marks=pytest.mark.torture),
         ("complex-log-cut", "log", "dtypes"),
         ("hardtanh-gradient-at-bound", "nn.functional.relu6", "gradients"),
-        ("mse-gradient-by-batch", "nn.functional.mse_loss", "gradients"),
+        pytest.param("mse-gradient-by-batch", "nn.functional.mse_loss", "gradients", marks=pytest.mark.torture),
     ],
 )
 def test_a_bug_is_found_by_one_case(bug: str, op: str, name: str) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from tests.compiler.capture.state.compare import difference, picture
 from tests.compiler.capture.state.test_state import inputs
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.driver import compile
 
@@ -28,8 +29,7 @@ ON_ARGUMENTS: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.parametrize("target", ["evaluator", "linalg"])
-@pytest.mark.parametrize("name", ON_ARGUMENTS)
+@pytest.mark.parametrize(("name", "target"), covering(ON_ARGUMENTS, ["evaluator", "linalg"], strength=1))
 def test_containers_of_the_arguments_are_changed_as_eager_does(name: str, target: str) -> None:
     kind, program = ON_ARGUMENTS[name]
     mine, theirs = arguments(kind), arguments(kind)

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from tests.compiler.capture.state.compare import difference, picture
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.driver import compile
 
@@ -380,8 +381,7 @@ def inputs(number: int) -> torch.Tensor:
     return torch.arange(3.0) * 0.5 + 0.25 + number
 
 
-@pytest.mark.parametrize("target", ["evaluator", "linalg"])
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize(("name", "target"), covering(RIGHT, ["evaluator", "linalg"], strength=1))
 def test_calls_change_objects_as_eager_does(name: str, target: str) -> None:
     torch.manual_seed(0)
     program, changed = RIGHT[name]()

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.compiler.flat import FLOATS, pairs, primitive, run, special, ulp_error
+from tests.sampling import covering
 from torchstone.compiler.ir import Graph
 from torchstone.compiler.ir.dtypes import BY_NAME
 from torchstone.compiler.lowering.stablehlo import INTERPRETER, TARGET
@@ -49,8 +50,7 @@ def block(dtype: torch.dtype, *shape: int) -> torch.Tensor:
     return values[torch.arange(math.prod(shape)) % len(values)].reshape(shape)
 
 
-@both
-@pytest.mark.parametrize("dtype", ANY)
+@pytest.mark.parametrize(("target", "dtype"), covering(TARGETS, ANY, strength=1))
 def test_movement(target: str, dtype: torch.dtype) -> None:
     x = block(dtype, 3, 4, 5)
     number = x[0, 0, 1]
@@ -68,8 +68,7 @@ def test_movement(target: str, dtype: torch.dtype) -> None:
     same(target, primitive("select", x != x.flip(0), x, x.flip(0)), x != x.flip(0), x, x.flip(0))
 
 
-@both
-@pytest.mark.parametrize("dtype", ANY)
+@pytest.mark.parametrize(("target", "dtype"), covering(TARGETS, ANY, strength=1))
 def test_without_elements(target: str, dtype: torch.dtype) -> None:
     x = block(dtype, 3, 4, 5)
     none, number = x[:0], x[0, 0, 1]
@@ -83,8 +82,7 @@ def test_without_elements(target: str, dtype: torch.dtype) -> None:
         same(target, primitive("contract", none, none, a_batch=(), b_batch=(), a_sum=(0,), b_sum=(0,)), none, none)
 
 
-@both
-@pytest.mark.parametrize("dtype", ANY)
+@pytest.mark.parametrize(("target", "dtype"), covering(TARGETS, ANY, strength=1))
 def test_creation(target: str, dtype: torch.dtype) -> None:
     kind = BY_NAME[str(dtype)[6:]]
     if not (dtype is torch.bool or dtype.is_complex):
@@ -104,8 +102,7 @@ EXACT = (
 )  # fmt: skip
 
 
-@both
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize(("target", "name"), covering(TARGETS, EXACT, strength=1))
 def test_exact(target: str, name: str) -> None:
     for dtype in ANY:
         if dtype.is_complex or str(dtype)[6:] not in RULES[f"flat.{name}"].dtypes:
@@ -146,8 +143,7 @@ FUNCTIONS = sorted(
 BOUND = 5.0
 
 
-@both
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(("target", "name"), covering(TARGETS, FUNCTIONS, strength=1))
 def test_functions(target: str, name: str) -> None:
     for dtype in (torch.float32, torch.float64):
         if str(dtype)[6:] not in RULES[f"flat.{name}"].dtypes:
@@ -169,8 +165,7 @@ def test_functions(target: str, name: str) -> None:
         assert error.max() <= bound, (dtype, operands[0][error.argmax()], got[error.argmax()], error.max())
 
 
-@both
-@pytest.mark.parametrize("dtype", (torch.complex64, torch.complex128))
+@pytest.mark.parametrize(("target", "dtype"), covering(TARGETS, (torch.complex64, torch.complex128), strength=1))
 def test_complex(target: str, dtype: torch.dtype) -> None:
     parts = torch.tensor([0.0, -0.0, 1.0, -2.5, 0.3, 20.0, math.inf, math.nan], dtype=torch.float64)
     a, b = torch.meshgrid(parts, parts, indexing="ij")
@@ -195,8 +190,7 @@ def test_complex(target: str, dtype: torch.dtype) -> None:
             )
 
 
-@both
-@pytest.mark.parametrize("dtype", ANY)
+@pytest.mark.parametrize(("target", "dtype"), covering(TARGETS, ANY, strength=1))
 def test_reductions(target: str, dtype: torch.dtype) -> None:
     x = block(dtype, 3, 4, 5)
     kinds = (
@@ -217,8 +211,7 @@ def _small(x: torch.Tensor) -> torch.Tensor:
     return torch.pow(2.0, torch.arange(x.numel()) % 3 - 1).reshape(x.shape).to(x.dtype)
 
 
-@both
-@pytest.mark.parametrize("dtype", ANY[1:])
+@pytest.mark.parametrize(("target", "dtype"), covering(TARGETS, ANY[1:], strength=1))
 def test_contraction(target: str, dtype: torch.dtype) -> None:
     x, y = _small(torch.empty(2, 3, 4, dtype=dtype)), _small(torch.empty(4, 2, 5, dtype=dtype))
     same(target, primitive("contract", x, y, a_batch=(0,), b_batch=(1,), a_sum=(2,), b_sum=(0,)), x, y)
@@ -226,8 +219,7 @@ def test_contraction(target: str, dtype: torch.dtype) -> None:
     same(target, primitive("contract", x, y, a_batch=(), b_batch=(), a_sum=(), b_sum=()), x, y)
 
 
-@both
-@pytest.mark.parametrize("dtype", ANY)
+@pytest.mark.parametrize(("target", "dtype"), covering(TARGETS, ANY, strength=1))
 def test_indexing(target: str, dtype: torch.dtype) -> None:
     x = block(dtype, 4, 3, 5)
     i, j = torch.tensor([[0, 9, -3], [2, 2, 1]]), torch.tensor([[4, 0, 1], [2, 2, -1]])
@@ -250,8 +242,7 @@ def test_indexing(target: str, dtype: torch.dtype) -> None:
             same(target, program, a, b, i, j)
 
 
-@both
-@pytest.mark.parametrize("dtype", [d for d in ANY if not d.is_complex])
+@pytest.mark.parametrize(("target", "dtype"), covering(TARGETS, [d for d in ANY if not d.is_complex], strength=1))
 def test_sort(target: str, dtype: torch.dtype) -> None:
     x = block(dtype, 3, 7, 5)
     for dim in range(3):
@@ -260,9 +251,7 @@ def test_sort(target: str, dtype: torch.dtype) -> None:
     same(target, primitive("sort", x[:, :1], dim=1, descending=False), x[:, :1])
 
 
-@both
-@pytest.mark.parametrize("channels", ("first", "last"))
-@pytest.mark.parametrize("space", (1, 2, 3))
+@pytest.mark.parametrize(("target", "channels", "space"), covering(TARGETS, ("first", "last"), (1, 2, 3)))
 def test_windows(target: str, channels: str, space: int) -> None:
     for dtype in (torch.float32, torch.float64):
         _windows(target, channels, space, dtype)

@@ -9,6 +9,7 @@ import torch
 from torch.export import Dim
 from torch.nn import functional
 
+from tests.sampling import covering
 from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.driver import compile
@@ -124,8 +125,7 @@ DYNAMIC: dict[str, Callable[[Tensor], Tensor]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ["stablehlo", "stablehlo-interpreter"])
-@pytest.mark.parametrize("name", DYNAMIC)
+@pytest.mark.parametrize(("name", "target"), covering(DYNAMIC, ["stablehlo", "stablehlo-interpreter"], strength=1))
 def test_sizes_known_at_run_time(name: str, target: str) -> None:
     program = DYNAMIC[name]
     exe = compile(program, (torch.randn(5, 6),), target, ({0: Dim("n", min=2, max=100)},))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.sampling import covering
 from torchstone.compiler.driver import compile
 
 Agrees = Callable[..., None]
@@ -27,11 +28,16 @@ def _bag(mode: int, last: bool = False, padding: int = -1, training: bool = Fals
     return program
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("index", [torch.int64, torch.int32])
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("padding", [-1, 1])
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "index", "last", "padding", "training"),
+    covering(
+        [torch.float32, torch.float64, torch.float16, torch.bfloat16],
+        [torch.int64, torch.int32],
+        [False, True],
+        [-1, 1],
+        [False, True],
+    ),
+)
 def test_bags(agrees: Agrees, dtype: torch.dtype, index: torch.dtype, last: bool, padding: int, training: bool) -> None:
     torch.manual_seed(0)
     table, weights = torch.randn(5, 3).to(dtype), torch.randn(7).to(dtype)

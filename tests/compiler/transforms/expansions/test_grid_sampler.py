@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.driver import compile
 
@@ -18,10 +19,15 @@ NAN, INF = float("nan"), float("inf")
 ROUNDINGS = 8.0
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("space", [2, 3])
-@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
-@pytest.mark.parametrize("align", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "space", "padding", "align"),
+    covering(
+        [torch.float32, torch.float64, torch.float16, torch.bfloat16],
+        [2, 3],
+        ["zeros", "border", "reflection"],
+        [True, False],
+    ),
+)
 def test_points(agrees: Agrees, dtype: torch.dtype, space: int, padding: str, align: bool) -> None:
     torch.manual_seed(0)
     image, grid = torch.randn(2, 3, *range(4, 4 + space)), torch.rand(2, *[4] * space, space) * 5 - 2.5
@@ -47,10 +53,10 @@ def test_an_image_of_one_pixel(agrees: Agrees) -> None:
             agrees(lambda x, g, p=padding, a=align: F.grid_sample(x, g, "bilinear", p, a), torch.ones(1, 1, 1, 1), grid)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("sizes", [(4, 5), (4, 5, 6), (1, 1), (1, 1, 1)])
-@pytest.mark.parametrize("padding", [0, 1, 2])
-@pytest.mark.parametrize("align", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "sizes", "padding", "align"),
+    covering([torch.float32, torch.bfloat16], [(4, 5), (4, 5, 6), (1, 1), (1, 1, 1)], [0, 1, 2], [True, False]),
+)
 def test_backward(agrees: Agrees, dtype: torch.dtype, sizes: tuple[int, ...], padding: int, align: bool) -> None:
     """Of the image and of the grid, or of the grid alone; at the border and beyond it nothing moves."""
     torch.manual_seed(0)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.compiler.flat import graph, legalized, primitive, run, special
+from tests.sampling import covering
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir import dtypes as dt
@@ -132,9 +133,9 @@ def test_gather(shape: tuple[int, ...], index: tuple[int, ...], dims: tuple[int,
 ROWS = [((7,), 0), ((1,), 0), ((3, 8, 2), 1), ((4, 5), 0), ((0, 3), 1), ((3, 0), 1)]
 
 
-@pytest.mark.parametrize("kind", ["set", "add", "mul", "max", "min"])
-@pytest.mark.parametrize(("shape", "index", "dims"), GATHERS)
-def test_scatter(shape: tuple[int, ...], index: tuple[int, ...], dims: tuple[int, ...], kind: str) -> None:
+@pytest.mark.parametrize(("place", "kind"), covering(GATHERS, ["set", "add", "mul", "max", "min"], strength=1))
+def test_scatter(place: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], kind: str) -> None:
+    shape, index, dims = place
     generator = torch.Generator().manual_seed(1)
     at = [torch.randint(-2, shape[d] + 2, index, generator=generator) for d in dims]
     rest = (*index, *(s for d, s in enumerate(shape) if d not in dims))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -101,9 +102,21 @@ def test_a_gradient_of_other_signs_in_float64_is_judged_by_eagers(wrong: bool) -
     raise AssertionError(f"only {seen} matrices have vectors of other signs in float64")
 
 
-@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.torture), torch.complex64])
-@pytest.mark.parametrize("target", ["torch.linalg.svd", "torch.linalg.eigh", "torch.linalg.eig"])
-@pytest.mark.parametrize("wrong", ["", "one part", "a number"])
+FACTORIZATIONS = ("torch.linalg.svd", "torch.linalg.eigh", "torch.linalg.eig")
+# Each factorization is asked right, and each way of being wrong of one of them.
+ASKED = {*((name, torch.complex64, "") for name in FACTORIZATIONS)} | {
+    ("torch.linalg.eigh", torch.complex64, "one part"),
+    ("torch.linalg.eig", torch.complex64, "a number"),
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "dtype", "wrong"),
+    [
+        pytest.param(*row, marks=() if row in ASKED else pytest.mark.torture)
+        for row in itertools.product(FACTORIZATIONS, (torch.float32, torch.complex64), ("", "one part", "a number"))
+    ],
+)
 def test_a_backend_may_turn_vectors_in_every_result_alike(target: str, dtype: torch.dtype, wrong: str) -> None:
     """Of a program of which nobody knows what its results have to satisfy: left vectors times 3, right ones times 2."""
     generator = torch.Generator().manual_seed(1)
@@ -158,7 +171,7 @@ def test_what_rounding_decides_beside_other_signs_is_ill_conditioned(
     assert finding.outcome == ("ill-conditioned" if length == 1 else "mismatch"), finding
 
 
-@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("wrong", [False, pytest.param(True, marks=pytest.mark.torture)])
 def test_a_backend_may_turn_the_last_of_two_factorizations(wrong: bool) -> None:
     """As libraries do by as little as rounding moves a phase: far from a sign, and the vectors before it stay."""
     calls = (

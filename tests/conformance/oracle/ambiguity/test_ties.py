@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.sampling import some
 from torchstone.conformance.execution.verdict import Kind
 from torchstone.conformance.oracle.compare import judge
 from torchstone.conformance.oracle.finding import Finding, Observed
@@ -72,7 +73,7 @@ def test_gradients_go_to_the_places_chosen(name: str, dtype: torch.dtype) -> Non
     assert compare(program, scattered(order), x, given).ok
 
 
-@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize("name", some(GRADIENTS, ("sort", "kthvalue", "mode").__contains__))
 def test_a_place_that_holds_another_value_is_caught(name: str) -> None:
     program, order, given = GRADIENTS[name]
 
@@ -134,7 +135,7 @@ def test_gradients_show_any_choice(name: str, dtype: torch.dtype) -> None:
     assert compare(program, other, x, given).ok
 
 
-@pytest.mark.parametrize("name", [name for name in ORDERS if name != "median"])
+@pytest.mark.parametrize("name", some([name for name in ORDERS if name != "median"], ("topk", "kthvalue").__contains__))
 def test_gradients_show_no_choice_of_an_element_that_is_not_equal(name: str) -> None:
     program, places, given = ORDERS[name]
     assert compare(program, scattered(lambda x: places(exchanged, x)), TIED, given).kind == Kind.VALUE
@@ -191,7 +192,7 @@ def test_gradients_show_the_choice_of_a_sort_of_other_rows(dim: int | None) -> N
 
 
 def test_gradients_of_other_rows_are_caught() -> None:
-    x = TIED[:27].reshape(3, 3, 3)
+    x = TIED[:12].reshape(2, 3, 2)
     assert compare(gradient_of_quantile(1), lambda x: (of_quantile(x, 1, rising).flip(0),), x).kind == Kind.VALUE
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.conformance.oracle.test_compare import X, Y, compare
+from tests.sampling import covering, one_in
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.program.program import Call, Program, Ref
 
@@ -71,8 +72,7 @@ WRONG: dict[str, Callable[..., Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize(("name", "dtype"), covering([*WRONG], [torch.float32, torch.bfloat16], strength=1))
 def test_nothing_else_does(name: str, dtype: torch.dtype) -> None:
     assert compare(program("addmm"), WRONG[name], *operands("addmm", dtype)).outcome is Outcome.MISMATCH
 
@@ -88,7 +88,9 @@ def test_beta_0_leaves_the_operand_out() -> None:
     assert finding.outcome is Outcome.MISMATCH
 
 
-@pytest.mark.parametrize(("op", "factor"), [("addcmul", 1e38), ("addcdiv", 1e-38)])
+@pytest.mark.parametrize(
+    ("op", "factor"), [("addcmul", 1e38), pytest.param("addcdiv", 1e-38, marks=pytest.mark.torture)]
+)
 def test_a_product_of_elements_that_overflows_may_count_as_nan(op: str, factor: float) -> None:
     """PyTorch's decomposition multiplies by value last; no NaN and no infinity of an operand is lost."""
     call = Call(f"torch.{op}", (Ref("x0"), Ref("x1"), Ref("x2")), {"value": 0}, "r0")
@@ -116,7 +118,7 @@ def resizing(size: tuple[int, ...], mode: str, **options: bool) -> Program:
 PIXELS = torch.tensor([[[[1.0, INF, 2.0], [-INF, 3.0, 4.0], [5.0, 6.0, NAN]]]])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("dtype", one_in(3, [torch.float32, torch.float64, torch.bfloat16]))
 def test_a_neighbour_without_weight_counts_or_is_left_out(dtype: torch.dtype) -> None:
     """A picture of the same size: each place has one neighbour of weight 1."""
     pixels, same = PIXELS.to(dtype), resizing((3, 3), "bilinear")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.sampling import one_in
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.oracle.compare import judge
 from torchstone.conformance.oracle.finding import Finding, Observed
@@ -80,7 +81,7 @@ def test_a_right_answer_of_mixed_precision_is_not_accused(seed: int) -> None:
         assert finding.outcome is Outcome.PASS, finding
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", one_in(3, SEEDS))
 def test_a_factor_that_only_float64_shows_is_accused(seed: int) -> None:
     program, x = _mixed(seed, widened_first=True), _x(seed)
     assert _found(program, (x,), program(x) * (1 + WRONG)).outcome is Outcome.MISMATCH

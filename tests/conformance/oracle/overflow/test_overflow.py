@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map
 
 from tests.conformance.oracle.test_compare import X, Y, compare, one, several
+from tests.sampling import covering
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.oracle.overflow.model import RandomOverflow
 from torchstone.conformance.program.program import Call, Program, Ref
@@ -296,8 +297,15 @@ CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
 }
 
 
-@DTYPES
-@pytest.mark.parametrize("name", CAUGHT)
+# Each in one dtype, and the next one in the other: the long tests ask both of each.
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        pytest.param(name, dtype, marks=() if (at + place) % 2 == 0 else pytest.mark.torture, id=f"{name}-{dtype}")
+        for at, name in enumerate(CAUGHT)
+        for place, dtype in enumerate((torch.float32, torch.float64))
+    ],
+)
 def test_wrong_results_at_the_edge_of_the_range_are_caught(name: str, dtype: torch.dtype) -> None:
     program, wrong, tensors = in_dtype(dtype, *CAUGHT[name])
     finding = compare(program, wrong, *tensors)
@@ -342,8 +350,7 @@ FACTORS: dict[str, tuple[list[float], float, bool]] = {
 }
 
 
-@DTYPES
-@pytest.mark.parametrize("name", FACTORS)
+@pytest.mark.parametrize(("name", "dtype"), covering([*FACTORS], [torch.float32, torch.float64], strength=1))
 def test_the_order_of_factors_decides_what_overflows_and_no_sign(name: str, dtype: torch.dtype) -> None:
     bases, result, right = FACTORS[name]
     base = torch.tensor([bases, [1.0] * len(bases)], dtype=torch.float64)
