@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import flip_lazy_bits
+from torchstone.conformance.oracle.ulp import wide
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import DTYPES, dtype_name, leaves
 from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
@@ -164,11 +165,11 @@ def _largest(like: Tensor) -> Tensor:
 
 
 def _finite(tensor: Tensor) -> Tensor:
-    return torch.where(tensor.isfinite(), tensor, torch.ones_like(tensor))
+    return torch.where(wide(tensor).isfinite(), tensor, torch.ones_like(tensor))
 
 
 def _of_ordinary_size(tensor: Tensor) -> Tensor:
-    return torch.where(tensor.abs() > LARGE, torch.ones_like(tensor), tensor)
+    return torch.where(wide(tensor).abs() > LARGE, torch.ones_like(tensor), tensor)
 
 
 def _without_sign(tensor: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.oracle.equality import close, equal, same_bits
 from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.oracle.tolerances import tolerance
+from torchstone.conformance.oracle.ulp import wide
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import leaves
 from torchstone.conformance.sources.sampling import first_line, seeded
@@ -194,7 +195,7 @@ def _opcheck(op: CustomOp, case: Case) -> Iterator[tuple[str, bool]]:
         return
     if not _is_finite(op, case):  # opcheck takes a NaN beside a NaN for a difference
         return
-    args, kwargs = _call_arguments(op, case, requires_grad=op.gradient is not False)
+    args, kwargs = _call_arguments(op, case, requires_grad=op.gradient is not False and _goes_backward(op, case))
     function: Any = op.function
     found = torch.library.opcheck(function, args, kwargs, test_utils=OF_OPCHECK, raise_exception=False)
     for test, result in found.items():
@@ -204,19 +205,36 @@ def _opcheck(op: CustomOp, case: Case) -> Iterator[tuple[str, bool]]:
 
 def _is_finite(op: CustomOp, case: Case) -> bool:
     """Whether results and gradients are numbers."""
-    args, kwargs = _call_arguments(op, case, requires_grad=True)
-    given = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.requires_grad]
-    found: Sequence[Any] = ()
     try:
-        with torch.enable_grad():
-            results = [leaf for leaf in leaves(op.function(*args, **kwargs)) if isinstance(leaf, Tensor)]
-            through = [result for result in results if result.requires_grad]
-            if given and through:
-                found = torch.autograd.grad(through, given, [torch.ones_like(t) for t in through], allow_unused=True)
+        found = _with_gradients(op, case)
     except RuntimeError:  # it writes to what asks for a gradient: who asks for more is told
         return True
-    numbers = [leaf.detach() for leaf in (*results, *found) if isinstance(leaf, Tensor)]
-    return all(bool(tensor.isfinite().all()) for tensor in numbers if tensor.is_floating_point() or tensor.is_complex())
+    numbers = [leaf.detach() for leaf in found if isinstance(leaf, Tensor)]
+    return all(
+        bool(wide(tensor).isfinite().all()) for tensor in numbers if tensor.is_floating_point() or tensor.is_complex()
+    )
+
+
+def _goes_backward(op: CustomOp, case: Case) -> bool:
+    """Whether eager goes back through it: of an op that has no gradient, none is asked for."""
+    try:
+        _with_gradients(op, case)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _with_gradients(op: CustomOp, case: Case) -> list[Any]:
+    """The results of a call, and the gradients of its arguments where it has some. Raises what eager raises."""
+    args, kwargs = _call_arguments(op, case, requires_grad=True)
+    given = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.requires_grad]
+    with torch.enable_grad():
+        results = [leaf for leaf in leaves(op.function(*args, **kwargs)) if isinstance(leaf, Tensor)]
+        through = [result for result in results if result.requires_grad]
+        if not (given and through):
+            return results
+        cotangents = [torch.ones_like(result) for result in through]
+        return [*results, *torch.autograd.grad(through, given, cotangents, allow_unused=True)]
 
 
 def _brief(result: Any) -> str:

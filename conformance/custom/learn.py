@@ -3,7 +3,8 @@
 First calls of the plainest kind are tried, until some are accepted: tensors of one shape, then shapes as products,
 layers and indexing have them; then tensors of other dtypes; each with some numbers and words for the other arguments.
 Words come from what eager says when it refuses one. Then each call that was accepted is changed in one thing at a time:
-a rank, a size (0 and 1 too), a dim that is broadcast, another number or word, an argument given or left out.
+a rank, a size (0 and 1 too), a dim that is broadcast, another number or word, an argument given or left out, a list of
+tensors that is longer or shorter, or whose tensors differ.
 
 Everything is drawn from the op's name: the same op is learned alike everywhere. Trials run in a fork.
 """
@@ -219,6 +220,8 @@ class _Search:
     def _changed(self, call: dict[str, Any]) -> dict[str, Any]:
         ways = [self._other_literal, self._other_literal, self._other_rank, self._other_size, self._broadcast]
         ways += [self._optional_tensor, self._other_role, self._farther_places]
+        if any(argument.kind is Kind.TENSORS for argument in self.arguments):
+            ways += [self._other_length, self._other_member]
         return self.random.choice(ways)(call)
 
     def _other_literal(self, call: dict[str, Any]) -> dict[str, Any]:
@@ -307,6 +310,39 @@ class _Search:
         name = self.random.choice(names)
         role = self.random.choice((*FIXED[:3], TensorSpec("float64", ())))
         return call | {name: _with_shape(role, call[name].shape)}
+
+    def _other_length(self, call: dict[str, Any]) -> dict[str, Any]:
+        """A list of tensors with one more at an end, or one less."""
+        lists = self._lists(call)
+        if not lists:
+            return self._other_size(call)
+        name = self.random.choice(lists)
+        value = call[name]
+        if self.random.random() < 0.5:
+            return call | {name: [value[0], *value] if self.random.random() < 0.5 else [*value, value[-1]]}
+        left_out = self.random.randrange(len(value))
+        return call | {name: [*value[:left_out], *value[left_out + 1 :]]}
+
+    def _other_member(self, call: dict[str, Any]) -> dict[str, Any]:
+        """One tensor of a list with another size, or of another dtype, or None in its place."""
+        lists = self._lists(call)
+        if not lists:
+            return self._other_size(call)
+        name = self.random.choice(lists)
+        value, at = list(call[name]), self.random.randrange(len(call[name]))
+        spec, way = value[at], self.random.randrange(6)
+        if way == 0 or spec is None:
+            value[at] = None if spec is not None else next(specs(value), None)
+        elif way == 1:
+            value[at] = _with_shape(self.random.choice((*FIXED[:3], TensorSpec("float64", ()))), spec.shape)
+        elif spec.shape:
+            axis, size = self.random.randrange(len(spec.shape)), self.random.choice((1, 2, 3, 5, 0))
+            value[at] = _with_shape(spec, (*spec.shape[:axis], size, *spec.shape[axis + 1 :]))
+        return call | {name: value}
+
+    def _lists(self, call: dict[str, Any]) -> list[str]:
+        """The arguments that are lists with tensors in them."""
+        return [name for name, value in call.items() if isinstance(value, list) and any(specs(value))]
 
 
 def _is_place(value: Any) -> bool:
@@ -414,6 +450,8 @@ def _facts(call: Call) -> frozenset[Hashable]:
             found.update((name, "odd", size % 2) for size in spec.shape if size > 4)
         if not any(specs(value)):
             found.add((name, repr(value)))
+        elif isinstance(value, list | tuple):
+            found.add((name, "length", len(value), None in value))
     return frozenset(found)
 
 

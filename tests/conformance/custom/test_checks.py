@@ -44,6 +44,11 @@ def test_the_rules_of_opcheck_are_asked(monkeypatch):
     assert any("test_schema" in complaint.message for complaint in found)
 
 
+def test_of_an_op_without_a_gradient_opcheck_asks_for_none(monkeypatch):
+    monkeypatch.setattr(checks, "CHECKS", {"opcheck": (checks.CHECKS["opcheck"][0], 1, 1)})
+    assert list(checks.check_op(registration.ask("newops::without_gradient"), ["float32"], 60)) == []
+
+
 def test_a_step_that_ends_the_process_is_told_and_left_out():
     def make(steps):
         for step in ("one", "two", "three"):
