@@ -181,6 +181,7 @@ def badly_faked(x: Tensor) -> Tensor:
 badly_faked.register_fake(lambda x: torch.empty_like(x))
 register(badly_faked, sample=lambda dtype: [(torch.randn(3).to(dtype),)])
 
+
 @torch.library.custom_op("newops::without_gradient", mutates_args=())
 def without_gradient(x: Tensor) -> Tensor:
     """No formula of its gradient is registered."""
