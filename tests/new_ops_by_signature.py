@@ -67,7 +67,7 @@ keeps_the_dtype = replacing("weighted", _weighted_in_its_own_dtype)
 @torch.library.custom_op("signatures::interleave", mutates_args=())
 def interleave(xs: list[Tensor], dim: int = 0) -> Tensor:
     at = dim % xs[0].dim()
-    return torch.stack(xs, at + 1).flatten(at, at + 1)
+    return torch.stack([x.to(xs[0].dtype) for x in xs], at + 1).flatten(at, at + 1)
 
 
 @interleave.register_fake

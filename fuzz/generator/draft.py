@@ -33,7 +33,6 @@ ALL_MAGNITUDES = 10
 """Of a hundred programs, how many these are."""
 ANY = (-4.0, 4.0)
 """The bounds of an op that takes all numbers."""
-NUMEL = 4096
 KNOWN = {dtype for dtype, _ in values.DTYPES} | {torch.complex128}
 
 _STATE = ("inputs", "values", "calls", "used", "features", "_made_by", "_loose", "_copies")
@@ -222,7 +221,7 @@ class Draft:
             part = values.draw_part(self.choices, list(self.inputs.values()), shape, dtype)
             if part is not None:
                 return self.given(part)
-        if self.all_magnitudes and bounds == ANY and not distinct and (dtype.is_floating_point or dtype.is_complex):
+        if self.all_magnitudes and bounds == ANY and not distinct and dtype != torch.bool:
             drawn = values.draw_magnitudes(self.choices, shape, dtype)
         else:
             drawn = values.draw_contents(self.choices, shape, dtype, *bounds, distinct=distinct)
@@ -406,7 +405,7 @@ class Draft:
     def _check(self, target: str, tensor: Tensor) -> None:
         if tensor.layout != torch.strided or tensor.dtype not in KNOWN:
             raise CallRejected(f"{target}: a {tensor.layout} {tensor.dtype} result")
-        if tensor.numel() > NUMEL:
+        if tensor.numel() > values.NUMEL:
             raise CallRejected(f"{target}: a result of {tensor.numel()} elements")
         if tensor.numel() and (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
             sizes = tensor.detach().abs()
