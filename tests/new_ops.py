@@ -191,6 +191,20 @@ def without_gradient(x: Tensor) -> Tensor:
 without_gradient.register_fake(lambda x: torch.empty_like(x))
 register(without_gradient, sample=lambda dtype: [torch.randn(3).to(dtype)])
 
+
+@torch.library.custom_op("newops::not_faked", mutates_args=())
+def not_faked(x: Tensor) -> Tensor:
+    """The fake kernel refuses what eager takes."""
+    return x * 2
+
+
+@not_faked.register_fake
+def _(x: Tensor) -> Tensor:
+    raise ValueError("no fakes")
+
+
+register(not_faked, sample=lambda dtype: [torch.randn(3).to(dtype)], gradient=False)
+
 WRITES = define("writes(Tensor x) -> Tensor", lambda x: x.add_(1).clone(), "CPU")
 register(WRITES, sample=lambda dtype: [torch.randn(3).to(dtype)])
 

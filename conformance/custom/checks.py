@@ -53,6 +53,11 @@ class Complaint:
     message: str
     blame: bool = True
 
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What it is about: of several of a kind one is told."""
+        return self.check, self.message.partition(":")[0]
+
 
 Check = Callable[[CustomOp, Case], Iterator[tuple[str, bool]]]
 
@@ -84,9 +89,8 @@ def check_op(op: CustomOp, dtypes: Sequence[str], seconds: float) -> Iterator[Co
             yield Complaint("survival", found.step.rpartition(" of ")[2], f"{found.step}: the process was {found.how}")
             continue
         complaint = Complaint(**found.told)
-        kind = (complaint.check, complaint.message.partition(":")[0])
-        if kind not in told:
-            told.add(kind)
+        if complaint.kind not in told:
+            told.add(complaint.kind)
             yield complaint
 
 
@@ -158,11 +162,8 @@ def _marked(op: CustomOp, case: Case) -> set[str]:
 def _fake(op: CustomOp, case: Case) -> Iterator[tuple[str, bool]]:
     """The fake kernel gives the shapes, dtypes and strides that eager gives."""
     real = [leaf for leaf in _run(case)[0] if isinstance(leaf, Tensor)]
-    given = case.fresh_args()  # made outside: within, they would be fake already
     try:
-        with fake_tensors.refusals_unlogged(), fake_tensors.FakeTensorMode(allow_non_fake_inputs=True) as mode:
-            args = [mode.from_tensor(tensor) for tensor in given]
-            fake = [leaf for leaf in leaves(case.program(*args)) if isinstance(leaf, Tensor)]
+        fake = _on_fake_tensors(case)
     except fake_tensors.UnsupportedOperatorException:
         yield "there is no fake kernel: no compiler can capture the op", False
         return
@@ -170,7 +171,7 @@ def _fake(op: CustomOp, case: Case) -> Iterator[tuple[str, bool]]:
         yield f"the sizes of the results depend on values: {type(error).__name__}", False
         return
     except Exception as error:
-        yield f"the fake kernel raises where eager does not: {type(error).__name__}: {first_line(error)}", True
+        yield f"{FAKE_RAISES}: {type(error).__name__}: {first_line(error)}", True
         return
     if len(real) != len(fake):
         yield f"the fake kernel gives another number of results: {len(fake)}, eager {len(real)}", True
@@ -180,6 +181,26 @@ def _fake(op: CustomOp, case: Case) -> Iterator[tuple[str, bool]]:
             if mine != its:
                 yield f"the fake kernel gives another {what}: {its}, eager {mine}, of result {at}", True
                 break
+
+
+def _on_fake_tensors(case: Case) -> list[Tensor]:
+    """The results on fake tensors. Raises what the fake kernels raise."""
+    given = case.fresh_args()  # made outside: within, they would be fake already
+    with fake_tensors.refusals_unlogged(), fake_tensors.FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        args = [mode.from_tensor(tensor) for tensor in given]
+        return [leaf for leaf in leaves(case.program(*args)) if isinstance(leaf, Tensor)]
+
+
+FAKE_RAISES = "the fake kernel raises where eager does not"
+
+
+def fake_error(case: Case) -> Complaint | None:
+    """The complaint that a program, which eager runs, does not run on fake tensors; None where it does."""
+    try:
+        _on_fake_tensors(case)
+    except Exception as error:
+        return Complaint("fake kernel", case.id, f"{FAKE_RAISES}: {type(error).__name__}: {first_line(error)}")
+    return None
 
 
 def _fact(tensor: Tensor, what: str) -> Any:
