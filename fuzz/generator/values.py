@@ -26,6 +26,9 @@ DTYPES = (
 )
 """The dtypes a program starts from, simplest first, with their weights."""
 
+MIXED = 30
+"""Of a hundred inputs of any numbers, how many have numbers of every kind."""
+
 SPECIAL_ROWS = {False: 5, True: 30}
 """Of a hundred inputs, how many have a row of one number: without and with special values."""
 
@@ -119,6 +122,26 @@ def draw_magnitudes(choices: Choices, size: Sequence[int], dtype: torch.dtype) -
     sizes = 10 ** torch.empty(shape, dtype=torch.float64).uniform_(-6, largest, generator=generator)
     signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
     return torch.view_as_complex(sizes * signs).to(dtype) if dtype.is_complex else (sizes * signs).to(dtype)
+
+
+def draw_mixed(choices: Choices, size: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Draw numbers of every kind beside each other: multiples of a quarter, magnitudes up to 8,000, whole numbers up to
+    a hundred, zeros of both signs. Each is a question of its own to an op that takes its operands element by element.
+    """
+    generator = torch.Generator().manual_seed(choices.integer(0, 2**31 - 1))
+    if not dtype.is_floating_point and not dtype.is_complex:
+        large = draw_magnitudes(choices, size, dtype)
+        return large.where(torch.rand(tuple(size), generator=generator) < 0.3, draw_contents(choices, size, dtype))
+    shape = (*size, 2) if dtype.is_complex else tuple(size)
+    largest = math.log10(min(8e3, math.sqrt(torch.finfo(dtype).max)))
+    kinds = torch.randint(0, 10, shape, generator=generator)
+    drawn = torch.randint(-16, 17, shape, generator=generator).to(torch.float64) / 4
+    drawn = drawn.where(
+        kinds > 3, 10 ** torch.empty(shape, dtype=torch.float64).uniform_(-6, largest, generator=generator)
+    )
+    drawn = drawn.where(kinds > 0, torch.randint(0, 101, shape, generator=generator).to(torch.float64))
+    drawn = drawn.where(kinds < 9, 0.0) * (torch.randint(0, 2, shape, generator=generator) * 2 - 1)
+    return torch.view_as_complex(drawn).to(dtype) if dtype.is_complex else drawn.to(dtype)
 
 
 def draw_row(choices: Choices, tensor: Tensor, specials: bool) -> Tensor:

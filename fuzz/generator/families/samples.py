@@ -114,7 +114,8 @@ def _stand_in(draft: Draft, tensor: torch.Tensor) -> DraftValue:
         fitting = [
             value
             for value in draft.values
-            if value.shape == tuple(tensor.shape)
+            if not value.last
+            and value.shape == tuple(tensor.shape)
             and value.dtype == tensor.dtype
             and (value.exact or not draft.needs_exact)
         ]
