@@ -1,7 +1,7 @@
 """Which planted bugs show in programs of the generator: one stream of programs, every bug, no campaign around them.
 
 A bug *shows* where the bits of its backend are not eager's, in one of two calls. It is *found* where the verdict on it
-is a failure: at most ``--verdicts`` programs that show it are judged. A bug in no op is judged on every program.
+is a failure: at most ``--verdicts`` programs that show it are judged. A bug in no op is judged on ten times as many.
 Of bugs that are held out there are numbers, and no names.
 """
 
@@ -73,7 +73,8 @@ def shows(bug: PlantedBug, case: Case, expected: Observed) -> bool:
 def ask(bug: PlantedBug, case: Case, number: int, expected: Observed, row: Row, verdicts: int) -> None:
     """Try a program on a bug that is not found yet."""
     row.called += 1
-    if sum(row.outcomes.values()) >= verdicts or (bug.ops and not shows(bug, case, expected)):
+    most = verdicts if bug.ops else 10 * verdicts
+    if sum(row.outcomes.values()) >= most or (bug.ops and not shows(bug, case, expected)):
         return
     row.shown += 1
     row.first = number if row.first < 0 else row.first
