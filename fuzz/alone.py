@@ -9,14 +9,14 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torchstone.conformance.custom import source
 from torchstone.conformance.custom.apart import Died, Made, Steps, stream
-from torchstone.conformance.custom.checks import Complaint, check_op
+from torchstone.conformance.custom.checks import Complaint, check_op, fake_error
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.execution.verdict import Verdict
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.runner.retry import Trial
@@ -115,6 +115,10 @@ def _ask(
             triage.tick()
 
     def take(case: Case, verdict: Verdict) -> None:
+        if (verdict.outcome, verdict.stage) == (Outcome.ERROR, Stage.CAPTURE) and (complaint := fake_error(case)):
+            verdict = replace(verdict, outcome=Outcome.UNTESTED, message=complaint.message)  # no compiler captures it
+            if complaint.kind not in {one.kind for one in report.complaints}:
+                report.complaints.append(complaint)
         count(tally, case, verdict)
         report.variants.setdefault(case.variant, Counter())[str(verdict.outcome)] += 1
         if verdict.outcome == "unsupported":

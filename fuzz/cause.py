@@ -10,7 +10,7 @@ import contextlib
 import functools
 import itertools
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +19,7 @@ from torchstone.conformance.execution.verdict import CORRECT, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.fuzz.generator.catalog import all_rules
-from torchstone.fuzz.traits import CHANGES, put, traits, without
+from torchstone.fuzz.traits import CHANGES, in_another_dtype, put, traits, without
 from torchstone.reducers.asking import Ask, Asking
 from torchstone.reducers.edit import has_special_values
 
@@ -62,7 +62,7 @@ def find_cause(case: Case, right: Iterable[Case], alike: Callable[[Verdict], boo
     ``alike``: whether a verdict is of the same failure.
     """
     ops = operators(case)
-    essential = yield from _essential(case, alike)
+    essential = yield from essential_traits(case, alike)
     others = (yield from _plain_programs(ops)) if essential else []
     others += [one for one in right if not ops & operators(one)]
     for name in sorted(essential):
@@ -71,14 +71,26 @@ def find_cause(case: Case, right: Iterable[Case], alike: Callable[[Verdict], boo
     return Cause(ops, essential)
 
 
-def _essential(case: Case, alike: Callable[[Verdict], bool]) -> Asking[frozenset[str]]:
-    """The traits without which the failure is gone. What eager does not do without one tells nothing."""
-    changed = {name: without(case, [name]) for name in sorted(traits(case) & CHANGES.keys())}
+def essential_traits(case: Case, alike: Callable[[Verdict], bool]) -> Asking[frozenset[str]]:
+    """The traits without which the failure is gone. What eager does not do without one tells nothing.
+
+    A dtype is none of them where another one that is not plain does as well.
+    """
+    names = sorted(traits(case) & CHANGES.keys())
+    essential = yield from _gone({name: without(case, [name]) for name in names}, alike)
+    return essential & (yield from _gone({name: in_another_dtype(case, name) for name in essential}, alike, essential))
+
+
+def _gone(
+    changed: Mapping[str, Case | None], alike: Callable[[Verdict], bool], untold: frozenset[str] = frozenset()
+) -> Asking[frozenset[str]]:
+    """The traits of whose cases the failure is gone; those of ``untold`` too that have no case which eager takes."""
     asked = {name: one for name, one in changed.items() if one is not None and has_special_values(one) is not None}
     if not asked:
-        return frozenset()
+        return untold
     verdicts = yield Ask(tuple(asked.values()))
-    return frozenset(name for name, verdict in zip(asked, verdicts, strict=True) if not alike(verdict))
+    gone = frozenset(name for name, verdict in zip(asked, verdicts, strict=True) if not alike(verdict))
+    return gone | (untold - asked.keys())
 
 
 def _plain_programs(ops: frozenset[str]) -> Asking[list[Case]]:

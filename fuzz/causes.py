@@ -1,7 +1,7 @@
 """The failures of one op, sorted by what the input has to be like for them.
 
-Where every program calls the same op, the ops tell nothing of which bug a failure is. What tells is what the reduction
-could not take away: that a tensor is empty, 0-d or not contiguous, that a number is NaN, that there is a gradient.
+Where every program calls the same op, the ops tell nothing of which bug a failure is. What tells is what the reduced
+case does not fail without: that a tensor is empty, 0-d or not contiguous, a number NaN, that there is a gradient.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from torchstone.conformance.execution.verdict import Verdict
 from torchstone.conformance.program.case import Case
+from torchstone.fuzz.cause import Cause, essential_traits
 from torchstone.fuzz.findings import Findings, FuzzFinding
-from torchstone.fuzz.traits import traits
+from torchstone.fuzz.traits import CHANGES, traits
 from torchstone.reducers.asking import Asking
 from torchstone.reducers.signature import Signature, signature
 
@@ -25,29 +26,36 @@ class Causes(Findings):
 
     def __init__(self) -> None:
         super().__init__()
-        self._needs: dict[int, frozenset[str]] = {}
+        self._names: set[str] = set()
         self._reductions = 0
 
     def explain(self, finding: FuzzFinding, right: Iterable[Case]) -> Asking[None]:
-        """Leave the cause open: what a case needs is told by ``add``, and no other op is there to be asked."""
-        yield from ()
+        """Find what the reduced case needs; no other op is there to be asked. What cannot be taken away is needed."""
+        first = finding.reduction.verdict if finding.reduction else finding.verdict
+        same = (first.outcome, first.kind)
+        found = yield from essential_traits(finding.best, lambda its: (its.outcome, its.kind) == same)
+        finding.cause = Cause(finding.ops, found | (traits(finding.best) - CHANGES.keys()))
 
     def add(self, finding: FuzzFinding) -> FuzzFinding:
-        """Take up a new finding, unless its reduced case is like that of a known one."""
+        """Take up a new finding, unless it needs all that a known one does: then that is returned, counted once more.
+
+        It takes the place of known ones that need more.
+        """
         self._reductions += 1
-        its = traits(finding.best)
-        for known in self.ranked():
-            alike = _alike(known.signature, finding.signature) and known.ops == finding.ops
-            if alike and traits(known.best) == its:
-                # What one of the two originals does not have is no part of the cause: the reduction chose it.
-                self._needs[id(known)] &= traits(finding.case)
+        its = needs(finding)
+        alike = [one for one in self._found if _alike(one.signature, finding.signature) and one.ops == finding.ops]
+        for known in alike:
+            if needs(known) <= its:
                 known.seen += finding.seen
                 return known
-        self._needs[id(finding)] = its
-        taken = {known.name for known in self.ranked()}
-        numbers = (str(number) for number in range(2, len(taken) + 3))
-        while finding.name in taken:
+        for known in alike:
+            if its < needs(known):
+                finding.seen += known.seen
+                self._found.remove(known)
+        numbers = (str(number) for number in range(2, len(self._names) + 3))
+        while finding.name in self._names:
             finding.suffix = next(numbers)
+        self._names.add(finding.name)
         self._found.append(finding)
         return finding
 
@@ -57,13 +65,18 @@ class Causes(Findings):
         found, its = signature(verdict), traits(case)
         same = [known for known in self._found if _alike(known.signature, found)]
         for known in same:
-            if self._needs[id(known)] <= its:
+            if needs(known) <= its:
                 known.seen.append(case.id)
                 return None
         if self._reductions >= MOST_REDUCED and same:
             same[0].seen.append(case.id)
             return None
         return case
+
+
+def needs(finding: FuzzFinding) -> frozenset[str]:
+    """The traits that a finding needs, as far as is known."""
+    return traits(finding.best) if finding.cause is None else finding.cause.traits
 
 
 def _alike(one: Signature, other: Signature) -> bool:

@@ -20,8 +20,8 @@ from torchstone.conformance.escape import (
 )
 from torchstone.fuzz.alone import OpReport
 from torchstone.fuzz.campaign import CampaignOptions, Tally
+from torchstone.fuzz.causes import needs
 from torchstone.fuzz.findings import FuzzFinding
-from torchstone.fuzz.traits import traits
 from torchstone.reducers.write import CASE
 
 MOST_REASONS = 6
@@ -120,8 +120,8 @@ def _complaint(complaint: Complaint) -> str:
 def _finding(number: int, finding: FuzzFinding) -> Iterator[str]:
     verdict = finding.reduction.verdict if finding.reduction else finding.verdict
     kind = f" ({markdown(verdict.kind)})" if verdict.kind else ""
-    needs = ", ".join(sorted(traits(finding.best))) or "plain numbers"
-    yield f"### {number}. {verdict.outcome}{kind}: {needs}"
+    needed = ", ".join(sorted(needs(finding))) or "plain numbers"
+    yield f"### {number}. {verdict.outcome}{kind}: {needed}"
     yield ""
     yield f"Verdict: {markdown(one_line(verdict.message))}"  # in front of it, nothing in it begins a line
     yield ""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import flip_lazy_bits
+from torchstone.conformance.oracle.ulp import wide
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import DTYPES, dtype_name, leaves
 from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC
@@ -104,6 +105,25 @@ def without(case: Case, names: Collection[str]) -> Case | None:
     return case.replace(inputs=inputs)
 
 
+_KINDS = (("bfloat16", "float16", "float64"), ("int32", "int16", "int8", "uint8"), ("complex128",))
+
+
+def in_another_dtype(case: Case, name: str) -> Case | None:
+    """Return the case with another dtype of its kind, not plain, in the place of one of several dtypes.
+
+    None for a trait that is no dtype, and where every other one of the kind is among the inputs.
+    """
+    has = {dtype_name(tensor.dtype) for tensor in case.args}
+    if name not in has or len(has) == 1:
+        return None
+    others = next((kind for kind in _KINDS if name in kind), ())
+    other = next((one for one in others if one not in has), None)
+    if other is None:
+        return None
+    inputs = {key: t.to(DTYPES[other]) if dtype_name(t.dtype) == name else t for key, t in case.inputs.items()}
+    return case.replace(inputs=inputs)
+
+
 def put(case: Case, name: str, source: Case) -> Case | None:
     """Return the case with a trait that ``source`` has in every input that can have it; None where none can."""
     like = next((tensor for tensor in source.args if _has(tensor, name)), None)
@@ -164,11 +184,11 @@ def _largest(like: Tensor) -> Tensor:
 
 
 def _finite(tensor: Tensor) -> Tensor:
-    return torch.where(tensor.isfinite(), tensor, torch.ones_like(tensor))
+    return torch.where(wide(tensor).isfinite(), tensor, torch.ones_like(tensor))
 
 
 def _of_ordinary_size(tensor: Tensor) -> Tensor:
-    return torch.where(tensor.abs() > LARGE, torch.ones_like(tensor), tensor)
+    return torch.where(wide(tensor).abs() > LARGE, torch.ones_like(tensor), tensor)
 
 
 def _without_sign(tensor: Tensor) -> Tensor:

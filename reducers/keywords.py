@@ -40,10 +40,9 @@ def essential_keywords(case: Case, may_go: Callable[[Case], Asking[bool]]) -> As
 
 
 def kept(keywords: Keywords, case: Case) -> bool:
-    """Whether each call that is left has the keywords that the failure hangs on."""
-    return all(
-        key in call.kwargs and (not values or repr(call.kwargs[key]) in values)
-        for (target, key), values in keywords.items()
-        for call in case.program.calls
-        if call.target == target
-    )
+    """Whether a call that is left has each keyword that the failure hangs on, where its operator is called at all."""
+    for (target, key), values in keywords.items():
+        calls = [call.kwargs for call in case.program.calls if call.target == target]
+        if calls and not any(key in given and (not values or repr(given[key]) in values) for given in calls):
+            return False
+    return True

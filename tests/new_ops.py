@@ -181,6 +181,30 @@ def badly_faked(x: Tensor) -> Tensor:
 badly_faked.register_fake(lambda x: torch.empty_like(x))
 register(badly_faked, sample=lambda dtype: [(torch.randn(3).to(dtype),)])
 
+
+@torch.library.custom_op("newops::without_gradient", mutates_args=())
+def without_gradient(x: Tensor) -> Tensor:
+    """No formula of its gradient is registered."""
+    return x * 2
+
+
+without_gradient.register_fake(lambda x: torch.empty_like(x))
+register(without_gradient, sample=lambda dtype: [torch.randn(3).to(dtype)])
+
+
+@torch.library.custom_op("newops::not_faked", mutates_args=())
+def not_faked(x: Tensor) -> Tensor:
+    """The fake kernel refuses what eager takes."""
+    return x * 2
+
+
+@not_faked.register_fake
+def _(x: Tensor) -> Tensor:
+    raise ValueError("no fakes")
+
+
+register(not_faked, sample=lambda dtype: [torch.randn(3).to(dtype)], gradient=False)
+
 WRITES = define("writes(Tensor x) -> Tensor", lambda x: x.add_(1).clone(), "CPU")
 register(WRITES, sample=lambda dtype: [torch.randn(3).to(dtype)])
 
@@ -251,6 +275,9 @@ def _rows(x: Tensor, places: Tensor) -> Tensor:
 
 
 define("rows(Tensor x, Tensor places) -> Tensor", _rows)
+
+
+define("joined(Tensor[] xs, int dim=0) -> Tensor", lambda xs, dim=0: torch.cat(list(xs), dim))
 
 
 def _writes_a_file(x: Tensor, name: str) -> Tensor:

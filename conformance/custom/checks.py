@@ -26,6 +26,7 @@ from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.oracle.equality import close, equal, same_bits
 from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.oracle.tolerances import tolerance
+from torchstone.conformance.oracle.ulp import wide
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import leaves
 from torchstone.conformance.sources.sampling import first_line, seeded
@@ -51,6 +52,11 @@ class Complaint:
     case: str
     message: str
     blame: bool = True
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What it is about: of several of a kind one is told."""
+        return self.check, self.message.partition(":")[0]
 
 
 Check = Callable[[CustomOp, Case], Iterator[tuple[str, bool]]]
@@ -83,9 +89,8 @@ def check_op(op: CustomOp, dtypes: Sequence[str], seconds: float) -> Iterator[Co
             yield Complaint("survival", found.step.rpartition(" of ")[2], f"{found.step}: the process was {found.how}")
             continue
         complaint = Complaint(**found.told)
-        kind = (complaint.check, complaint.message.partition(":")[0])
-        if kind not in told:
-            told.add(kind)
+        if complaint.kind not in told:
+            told.add(complaint.kind)
             yield complaint
 
 
@@ -157,11 +162,8 @@ def _marked(op: CustomOp, case: Case) -> set[str]:
 def _fake(op: CustomOp, case: Case) -> Iterator[tuple[str, bool]]:
     """The fake kernel gives the shapes, dtypes and strides that eager gives."""
     real = [leaf for leaf in _run(case)[0] if isinstance(leaf, Tensor)]
-    given = case.fresh_args()  # made outside: within, they would be fake already
     try:
-        with fake_tensors.refusals_unlogged(), fake_tensors.FakeTensorMode(allow_non_fake_inputs=True) as mode:
-            args = [mode.from_tensor(tensor) for tensor in given]
-            fake = [leaf for leaf in leaves(case.program(*args)) if isinstance(leaf, Tensor)]
+        fake = _on_fake_tensors(case)
     except fake_tensors.UnsupportedOperatorException:
         yield "there is no fake kernel: no compiler can capture the op", False
         return
@@ -169,7 +171,7 @@ def _fake(op: CustomOp, case: Case) -> Iterator[tuple[str, bool]]:
         yield f"the sizes of the results depend on values: {type(error).__name__}", False
         return
     except Exception as error:
-        yield f"the fake kernel raises where eager does not: {type(error).__name__}: {first_line(error)}", True
+        yield f"{FAKE_RAISES}: {type(error).__name__}: {first_line(error)}", True
         return
     if len(real) != len(fake):
         yield f"the fake kernel gives another number of results: {len(fake)}, eager {len(real)}", True
@@ -179,6 +181,26 @@ def _fake(op: CustomOp, case: Case) -> Iterator[tuple[str, bool]]:
             if mine != its:
                 yield f"the fake kernel gives another {what}: {its}, eager {mine}, of result {at}", True
                 break
+
+
+def _on_fake_tensors(case: Case) -> list[Tensor]:
+    """The results on fake tensors. Raises what the fake kernels raise."""
+    given = case.fresh_args()  # made outside: within, they would be fake already
+    with fake_tensors.refusals_unlogged(), fake_tensors.FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        args = [mode.from_tensor(tensor) for tensor in given]
+        return [leaf for leaf in leaves(case.program(*args)) if isinstance(leaf, Tensor)]
+
+
+FAKE_RAISES = "the fake kernel raises where eager does not"
+
+
+def fake_error(case: Case) -> Complaint | None:
+    """The complaint that a program, which eager runs, does not run on fake tensors; None where it does."""
+    try:
+        _on_fake_tensors(case)
+    except Exception as error:
+        return Complaint("fake kernel", case.id, f"{FAKE_RAISES}: {type(error).__name__}: {first_line(error)}")
+    return None
 
 
 def _fact(tensor: Tensor, what: str) -> Any:
@@ -194,7 +216,7 @@ def _opcheck(op: CustomOp, case: Case) -> Iterator[tuple[str, bool]]:
         return
     if not _is_finite(op, case):  # opcheck takes a NaN beside a NaN for a difference
         return
-    args, kwargs = _call_arguments(op, case, requires_grad=op.gradient is not False)
+    args, kwargs = _call_arguments(op, case, requires_grad=op.gradient is not False and _goes_backward(op, case))
     function: Any = op.function
     found = torch.library.opcheck(function, args, kwargs, test_utils=OF_OPCHECK, raise_exception=False)
     for test, result in found.items():
@@ -204,19 +226,36 @@ def _opcheck(op: CustomOp, case: Case) -> Iterator[tuple[str, bool]]:
 
 def _is_finite(op: CustomOp, case: Case) -> bool:
     """Whether results and gradients are numbers."""
-    args, kwargs = _call_arguments(op, case, requires_grad=True)
-    given = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.requires_grad]
-    found: Sequence[Any] = ()
     try:
-        with torch.enable_grad():
-            results = [leaf for leaf in leaves(op.function(*args, **kwargs)) if isinstance(leaf, Tensor)]
-            through = [result for result in results if result.requires_grad]
-            if given and through:
-                found = torch.autograd.grad(through, given, [torch.ones_like(t) for t in through], allow_unused=True)
+        found = _with_gradients(op, case)
     except RuntimeError:  # it writes to what asks for a gradient: who asks for more is told
         return True
-    numbers = [leaf.detach() for leaf in (*results, *found) if isinstance(leaf, Tensor)]
-    return all(bool(tensor.isfinite().all()) for tensor in numbers if tensor.is_floating_point() or tensor.is_complex())
+    numbers = [leaf.detach() for leaf in found if isinstance(leaf, Tensor)]
+    return all(
+        bool(wide(tensor).isfinite().all()) for tensor in numbers if tensor.is_floating_point() or tensor.is_complex()
+    )
+
+
+def _goes_backward(op: CustomOp, case: Case) -> bool:
+    """Whether eager goes back through it: of an op that has no gradient, none is asked for."""
+    try:
+        _with_gradients(op, case)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _with_gradients(op: CustomOp, case: Case) -> list[Any]:
+    """The results of a call, and the gradients of its arguments where it has some. Raises what eager raises."""
+    args, kwargs = _call_arguments(op, case, requires_grad=True)
+    given = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.requires_grad]
+    with torch.enable_grad():
+        results = [leaf for leaf in leaves(op.function(*args, **kwargs)) if isinstance(leaf, Tensor)]
+        through = [result for result in results if result.requires_grad]
+        if not (given and through):
+            return results
+        cotangents = [torch.ones_like(result) for result in through]
+        return [*results, *torch.autograd.grad(through, given, cotangents, allow_unused=True)]
 
 
 def _brief(result: Any) -> str:

@@ -2,8 +2,9 @@
 
 First calls of the plainest kind are tried, until some are accepted: tensors of one shape, then shapes as products,
 layers and indexing have them; then tensors of other dtypes; each with some numbers and words for the other arguments.
-Words come from what eager says when it refuses one. Then each call that was accepted is changed in one thing at a time:
-a rank, a size (0 and 1 too), a dim that is broadcast, another number or word, an argument given or left out.
+Words come from what eager says when it refuses one, those in quotes first. Then each call that was accepted is changed
+in one thing at a time: a rank, a size (0 and 1 too), a dim that is broadcast, another number or word, an argument given
+or left out, a list of tensors that is longer or shorter, or whose tensors differ.
 
 Everything is drawn from the op's name: the same op is learned alike everywhere. Trials run in a fork.
 """
@@ -48,6 +49,7 @@ MOST_WORDS = 40
 BEYOND = 2000
 """A bound of places that no dim has. Not more: an op may make as many rows of it."""
 _QUOTED = re.compile(r"['\"`]([A-Za-z][\w. -]{0,30})['\"`]")
+_BARE = re.compile(r"(?<![\w'\"`.])[A-Za-z][\w-]{0,30}(?![\w'\"`])")
 _UNKNOWN_WORD = "not_a_word"
 
 WHOLE = (1, 2, 0, -1, 3, -2)
@@ -89,6 +91,7 @@ class _Search:
     accepted: dict[str, Call] = field(default_factory=dict)
     tried: set[str] = field(default_factory=set)
     words: list[str] = field(default_factory=list)
+    bare: list[str] = field(default_factory=list)
     refusals: dict[str, int] = field(default_factory=dict)
     unbounded: set[str] = field(default_factory=set)
 
@@ -143,9 +146,10 @@ class _Search:
     def _learn_words(self, message: str, call: Call) -> None:
         if not any(argument.kind is Kind.WORD for argument in self.arguments):
             return
-        for word in _QUOTED.findall(message):
-            if word not in self.words and word != _UNKNOWN_WORD and len(self.words) < MOST_WORDS:
-                self.words.append(word)
+        for known, pattern in ((self.words, _QUOTED), (self.bare, _BARE)):
+            for word in pattern.findall(message):
+                if word not in known and word != _UNKNOWN_WORD and len(known) < MOST_WORDS:
+                    known.append(word)
 
     # -- first calls -----------------------------------------------------------------------------------------------
 
@@ -193,7 +197,7 @@ class _Search:
             Kind.INT: list(WHOLE),
             Kind.FLOAT: list(FRACTIONS),
             Kind.BOOL: [False, True],
-            Kind.WORD: [_UNKNOWN_WORD, *self.words, *self.words, *(() if self.words else _known_words())],
+            Kind.WORD: self._words(),
             Kind.DTYPE: [torch.float32, torch.float64, torch.int64],
             Kind.INTS: [list(numbers) for numbers in LISTS if argument.length in (None, len(numbers), 0)],
             Kind.FLOATS: [[1.0], [0.5, 2.0], [1.0, -1.0, 0.5]],
@@ -201,6 +205,11 @@ class _Search:
         }
         found = known.get(argument.kind, [None])
         return [*found, None] if argument.optional else found
+
+    def _words(self) -> list[str]:
+        """Words for an argument: those in quotes in what eager said, most often; those without; those of PyTorch's."""
+        quoted, others = self.words, [*self.bare, *(() if self.words else _known_words())]
+        return [_UNKNOWN_WORD, *quoted * (1 + 2 * len(others) // max(len(quoted), 1)), *others]
 
     def _ordered(self, given: dict[str, Any]) -> Call:
         return {argument.name: given[argument.name] for argument in self.arguments if argument.name in given}
@@ -219,6 +228,8 @@ class _Search:
     def _changed(self, call: dict[str, Any]) -> dict[str, Any]:
         ways = [self._other_literal, self._other_literal, self._other_rank, self._other_size, self._broadcast]
         ways += [self._optional_tensor, self._other_role, self._farther_places]
+        if any(argument.kind is Kind.TENSORS for argument in self.arguments):
+            ways += [self._other_length, self._other_member]
         return self.random.choice(ways)(call)
 
     def _other_literal(self, call: dict[str, Any]) -> dict[str, Any]:
@@ -307,6 +318,39 @@ class _Search:
         name = self.random.choice(names)
         role = self.random.choice((*FIXED[:3], TensorSpec("float64", ())))
         return call | {name: _with_shape(role, call[name].shape)}
+
+    def _other_length(self, call: dict[str, Any]) -> dict[str, Any]:
+        """A list of tensors with one more at an end, or one less."""
+        lists = self._lists(call)
+        if not lists:
+            return self._other_size(call)
+        name = self.random.choice(lists)
+        value = call[name]
+        if self.random.random() < 0.5:
+            return call | {name: [value[0], *value] if self.random.random() < 0.5 else [*value, value[-1]]}
+        left_out = self.random.randrange(len(value))
+        return call | {name: [*value[:left_out], *value[left_out + 1 :]]}
+
+    def _other_member(self, call: dict[str, Any]) -> dict[str, Any]:
+        """One tensor of a list with another size, or of another dtype, or None in its place."""
+        lists = self._lists(call)
+        if not lists:
+            return self._other_size(call)
+        name = self.random.choice(lists)
+        value, at = list(call[name]), self.random.randrange(len(call[name]))
+        spec, way = value[at], self.random.randrange(6)
+        if way == 0 or spec is None:
+            value[at] = None if spec is not None else next(specs(value), None)
+        elif way == 1:
+            value[at] = _with_shape(self.random.choice((*FIXED[:3], TensorSpec("float64", ()))), spec.shape)
+        elif spec.shape:
+            axis, size = self.random.randrange(len(spec.shape)), self.random.choice((1, 2, 3, 5, 0))
+            value[at] = _with_shape(spec, (*spec.shape[:axis], size, *spec.shape[axis + 1 :]))
+        return call | {name: value}
+
+    def _lists(self, call: dict[str, Any]) -> list[str]:
+        """The arguments that are lists with tensors in them."""
+        return [name for name, value in call.items() if isinstance(value, list) and any(specs(value))]
 
 
 def _is_place(value: Any) -> bool:
@@ -414,7 +458,10 @@ def _facts(call: Call) -> frozenset[Hashable]:
             found.update((name, "odd", size % 2) for size in spec.shape if size > 4)
         if not any(specs(value)):
             found.add((name, repr(value)))
-    return frozenset(found)
+        elif isinstance(value, list | tuple):
+            found.add((name, "length", len(value), None in value))
+    way = tuple((name, value) for name, value in call.items() if isinstance(value, str | bool))
+    return frozenset(found) | {(fact, way) for fact in found}  # by a word or a flag, an op is another one
 
 
 def _relation(one: tuple[int, ...], other: tuple[int, ...]) -> Hashable:

@@ -13,12 +13,14 @@ from typing import Any, ClassVar
 from torchstone.conformance.backends.adapters.dynamo_backend import DynamoBackend
 from torchstone.conformance.backends.registry import load
 from torchstone.conformance.execution.later_calls import LaterCall
+from torchstone.conformance.execution.verdict import FAILURES, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.fx import takes_gradients
 from torchstone.conformance.repro import later_calls
 from torchstone.conformance.repro.compiler_paths import OUTPUT_TYPES, PATHS, compiled_by_torch_mlir
 from torchstone.conformance.repro.source import python_source
 
+_EXPORTED = "torch.export.export({}(), {}(), strict=False)"
 BUILT_IN = ("linalg", "tosa", "stablehlo", "stablehlo-interpreter", "stablehlo-xla", "tensorrt")
 
 
@@ -32,6 +34,8 @@ class Compiler:
     trains: bool = False
     """Whether it is given the forward part of a program that takes gradients, by the name ``forward``."""
     flat: ClassVar = False
+    lowers_only: ClassVar = False
+    """Whether its expression is what the compiler lowers to, which is not called."""
 
     def definitions(self, later: list[LaterCall]) -> list[str]:
         """Return what has to be defined before."""
@@ -80,10 +84,26 @@ class Exported(Compiler):
         return [f"expected = [leaf for leaf in tree_leaves({run}) if isinstance(leaf, torch.Tensor)]"]
 
 
+@dataclass(frozen=True)
+class Lowered(Compiler):
+    """What torch-mlir lowers an exported program to: all that a failure takes to lower it."""
+
+    lowers_only: ClassVar = True
+
+    def definitions(self, later: list[LaterCall]) -> list[str]:
+        return _module("Module", ["return program(*args)"])
+
+
 def _by_export(path: Callable[..., Any], more: str = "") -> Callable[[str, str], str]:
     modules = {"program": "Module", later_calls.ANOTHER: "AnotherModule"}
-    exported = "torch.export.export({}(), {}(), strict=False)"
-    return lambda program, inputs: f"{path.__name__}({exported.format(modules[program], inputs)}{more})"
+    return lambda program, inputs: f"{path.__name__}({_EXPORTED.format(modules[program], inputs)}{more})"
+
+
+def _fails_to_lower(verdict: Verdict | None) -> bool:
+    """Whether the compiler raises, or dies, before it has lowered the program."""
+    if verdict is None or verdict.outcome not in FAILURES or verdict.outcome is Outcome.MISMATCH:
+        return False
+    return verdict.stage in (Stage.CAPTURE, Stage.LOWER)
 
 
 def _module(name: str, body: list[str]) -> list[str]:
@@ -91,8 +111,9 @@ def _module(name: str, body: list[str]) -> list[str]:
     return [*lines, *(f"        {line}" for line in body), "", ""]
 
 
-def find_compiler(backend: str, case: Case, tried: bool = False) -> Compiler:
-    """Return how a script reaches a backend. One that was ``tried`` here may be imported to see what it is."""
+def find_compiler(backend: str, case: Case, verdict: Verdict | None = None) -> Compiler:
+    """Return how a script reaches a backend. One that was tried here, with a verdict, may be imported to see what it
+    is. Of a failure it is reached as far as the stage that fails."""
     if backend == "eager":
         return Compiler(backend, lambda program, inputs: program)
     if backend == "inductor":
@@ -103,12 +124,15 @@ def find_compiler(backend: str, case: Case, tried: bool = False) -> Compiler:
         return Compiler(backend, lambda program, inputs: call.format(program, inputs, name), ("import torchstone",))
     if backend in PATHS:
         return Exported(backend, _by_export(PATHS[backend]), path=PATHS[backend], writes=writes(case))
+    if backend in OUTPUT_TYPES and _fails_to_lower(verdict):
+        call = f'fx.export_and_import({_EXPORTED.format("Module", "{}")}, output_type="{OUTPUT_TYPES[backend]}")'
+        return Lowered(backend, lambda program, inputs: call.format(inputs), ("from torch_mlir import fx",))
     if backend in OUTPUT_TYPES:
         path = compiled_by_torch_mlir
         return Exported(backend, _by_export(path, f', "{OUTPUT_TYPES[backend]}"'), path=path, writes=writes(case))
     module, colon, attribute = backend.partition(":")
     if (
-        tried
+        verdict is not None
         and colon
         and all(part.isidentifier() for part in [*module.split("."), attribute])
         and _is_dynamos(backend)

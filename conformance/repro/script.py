@@ -41,7 +41,7 @@ def render_script(case: Case, backend: str | None = None, verdict: Verdict | Non
     """
     case = _renamed(case)
     later = later_calls.calls_to_failure(case, verdict) if backend is not None else []
-    compiler = None if backend is None else find_compiler(backend, case, tried=verdict is not None)
+    compiler = None if backend is None else find_compiler(backend, case, verdict)
     lines = _program(case, compiler)
     lines += source.function("inputs", (), source.inputs(case)) + later_calls.functions(later)
     if compiler is not None:
@@ -138,6 +138,8 @@ def _main(case: Case, compiler: Compiler, verdict: Verdict | None, later: list[L
         return [compiled, *later_calls.statements(later, eager, checked, compiler.run_other())]
     once = not calls_differ(verdict) and not any("compiled" in line for line in found.wrong)
     called = compiler.compile() if once and verdict is not None else "compiled"
+    if compiler.lowers_only:
+        return [f"got = {called}", *found.right]
     call = ["given = inputs()", f"got = {called}(*given)"] if inputs_too else [f"got = {called}(*inputs())"]
     before = [] if called != "compiled" else [compiled]
     again = [seed] if results is None or results.draws else []

@@ -25,7 +25,7 @@ from torchstone.fuzz.generator.writes import Memory, is_writable, why_undefined
 T = TypeVar("T")
 
 LIMITS = {False: 1e4, True: 1e12}
-"""Magnitude above which a result is refused: what follows it would overflow a half or drown in rounding.
+"""Magnitude above which nothing takes a result: what follows it would overflow a half or drown in rounding.
 
 The second is that of programs whose inputs are of all magnitudes.
 """
@@ -33,7 +33,6 @@ ALL_MAGNITUDES = 10
 """Of a hundred programs, how many these are."""
 ANY = (-4.0, 4.0)
 """The bounds of an op that takes all numbers."""
-NUMEL = 4096
 KNOWN = {dtype for dtype, _ in values.DTYPES} | {torch.complex128}
 
 _STATE = ("inputs", "values", "calls", "used", "features", "_made_by", "_loose", "_copies")
@@ -44,12 +43,15 @@ _STATE = ("inputs", "values", "calls", "used", "features", "_made_by", "_loose",
 class DraftValue:
     """A tensor of the program. ``exact``: no rounding went into it, so every backend must have its very bits.
 
+    ``last``: it is too large for a call to take it, and is returned as it is.
+
     It is what the calls so far have made of it: a call that writes changes all values that share the memory.
     """
 
     ref: Ref
     tensor: Tensor
     exact: bool
+    last: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -164,7 +166,8 @@ class Draft:
 
         def fits(value: DraftValue) -> bool:
             return (
-                (not writes or is_writable(value.tensor))
+                not value.last
+                and (not writes or is_writable(value.tensor))
                 and (shape is None or value.shape == tuple(shape))
                 and (ranks is None or value.dim in ranks)
                 and (value.dtype == dtype if dtype else not self.dtypes or value.dtype in self.dtypes)
@@ -222,8 +225,10 @@ class Draft:
             part = values.draw_part(self.choices, list(self.inputs.values()), shape, dtype)
             if part is not None:
                 return self.given(part)
-        if self.all_magnitudes and bounds == ANY and not distinct and (dtype.is_floating_point or dtype.is_complex):
+        if self.all_magnitudes and bounds == ANY and not distinct and dtype != torch.bool:
             drawn = values.draw_magnitudes(self.choices, shape, dtype)
+        elif bounds == ANY and not distinct and dtype != torch.bool and self.choices.chance(values.MIXED):
+            drawn = values.draw_mixed(self.choices, shape, dtype)
         else:
             drawn = values.draw_contents(self.choices, shape, dtype, *bounds, distinct=distinct)
         anything = bounds == ANY or self.specials
@@ -346,8 +351,10 @@ class Draft:
         if not found and not written:
             raise CallRejected(f"{target}: no tensor among its results")
         returned = [tensor for _, tensor in found]
-        for tensor in [*returned, *(value.tensor for value in changed)]:
-            self._check(target, tensor)
+        for tensor in returned:
+            self._check(target, tensor, written=False)
+        for value in changed:
+            self._check(target, value.tensor)
         blurred = not all(operand.exact for operand in operands)
         if blurred and told is None and not all(map(rounds, [*returned, *written])):
             raise CallRejected(f"{target}: integers from rounded operands, where a last bit makes a difference of one")
@@ -371,7 +378,7 @@ class Draft:
         self.used -= unseen - set(self.inputs)
         for at, (path, tensor) in enumerate(found):
             is_exact = not rounds(tensor) or (all_exact if told is None else told[at])
-            self.values.append(DraftValue(Ref(name, path), tensor, is_exact))
+            self.values.append(DraftValue(Ref(name, path), tensor, is_exact, self._is_last(tensor)))
 
     def _note(self, operands: Iterable[DraftValue]) -> None:
         self.features.add((self.op, "called", True))
@@ -403,20 +410,20 @@ class Draft:
         outputs = leaves[0] if len(leaves) == 1 else tuple(leaves)
         return Program(tuple(taken), tuple(self.calls), outputs)
 
-    def _check(self, target: str, tensor: Tensor) -> None:
+    def _check(self, target: str, tensor: Tensor, written: bool = True) -> None:
+        """Refuse a tensor that no program is to have; ``written``: one that other calls have taken, or may."""
         if tensor.layout != torch.strided or tensor.dtype not in KNOWN:
             raise CallRejected(f"{target}: a {tensor.layout} {tensor.dtype} result")
-        if tensor.numel() > NUMEL:
+        if tensor.numel() > values.NUMEL:
             raise CallRejected(f"{target}: a result of {tensor.numel()} elements")
-        if tensor.numel() and (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
-            sizes = tensor.detach().abs()
-            largest = float(
-                sizes[sizes.isfinite()].amax() if self.specials and sizes.isfinite().any() else sizes.amax()
-            )
-            if self.specials and not math.isfinite(largest):
-                return
-            if not math.isfinite(largest) or largest > LIMITS[self.all_magnitudes]:
-                raise CallRejected(f"{target}: a result as large as {largest}")
+        if not self.specials and not math.isfinite(_largest(tensor)):
+            raise CallRejected(f"{target}: a result that is not finite")
+        if written and self._is_last(tensor):
+            raise CallRejected(f"{target}: a result as large as {_largest(tensor)}")
+
+    def _is_last(self, tensor: Tensor) -> bool:
+        """Whether it is too large for another call."""
+        return LIMITS[self.all_magnitudes] < _largest(tensor) < math.inf  # an infinity is a special value
 
     @property
     def has_views(self) -> bool:
@@ -433,6 +440,11 @@ def is_plain(tensor: Tensor) -> bool:
     if tensor.is_conj() or tensor.is_neg() or tensor.storage_offset():
         return False
     return tensor.stride() == torch.empty(tensor.shape, device="meta").stride()
+
+
+def _largest(tensor: Tensor) -> float:
+    """The largest magnitude of a floating-point or complex tensor, of others 0; NaN where there is one."""
+    return float(tensor.detach().abs().amax()) if tensor.numel() and rounds(tensor) else 0.0
 
 
 def rounds(tensor: Tensor) -> bool:

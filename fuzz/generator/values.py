@@ -26,6 +26,9 @@ DTYPES = (
 )
 """The dtypes a program starts from, simplest first, with their weights."""
 
+MIXED = 30
+"""Of a hundred inputs of any numbers, how many have numbers of every kind."""
+
 SPECIAL_ROWS = {False: 5, True: 30}
 """Of a hundred inputs, how many have a row of one number: without and with special values."""
 
@@ -37,6 +40,12 @@ SPECIALS = (float("nan"), float("inf"), -float("inf"), -0.0, -float("nan"))
 SCALES = (2.0**-10, 2.0**-20, 2.0**-30)
 SIZES = ((2, 30), (3, 25), (1, 15), (4, 12), (5, 8), (8, 4), (7, 3), (0, 3))
 RANKS = ((2, 35), (1, 25), (3, 20), (0, 10), (4, 10))
+NUMEL = 8192
+"""Elements of a tensor, at most."""
+LONG = 10
+"""Of a hundred shapes, how many have a long dim: its size is beside a power of two, at which vectors and blocks end."""
+EXPONENTS = (3, 12)
+"""Of these powers, the first and the last."""
 
 
 def draw_shape(choices: Choices, ranks: Sequence[int] | None = None) -> tuple[int, ...]:
@@ -44,7 +53,21 @@ def draw_shape(choices: Choices, ranks: Sequence[int] | None = None) -> tuple[in
     allowed = [(rank, weight) for rank, weight in RANKS if ranks is None or rank in ranks]
     allowed += [(rank, 10) for rank in ranks or () if rank not in dict(RANKS)]
     drawn = tuple(choices.weighted(SIZES) for _ in range(choices.weighted(allowed)))
+    if drawn and choices.chance(LONG):
+        return _with_long_dim(choices, drawn)
     return drawn[:1] * len(drawn) if len(drawn) > 1 and choices.chance(20) else drawn  # dims that may be mistaken
+
+
+def _with_long_dim(choices: Choices, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape with a long dim, and with others that are short enough for it."""
+    size = 2 ** choices.integer(*EXPONENTS) + choices.pick((1, 0, -1))
+    at = choices.integer(0, len(shape) - 1)
+    out = [1] * len(shape)
+    out[at] = size
+    for other, wanted in enumerate(shape):
+        if other != at:
+            out[other] = min(max(wanted, 1), NUMEL // math.prod(out))
+    return tuple(out)
 
 
 def draw_contents(
@@ -84,13 +107,41 @@ def draw_contents(
 
 
 def draw_magnitudes(choices: Choices, size: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Draw floating-point numbers of both signs, their logarithms even from 1e-6 to 1e6, or what squares in a half."""
+    """Draw numbers of both signs, their logarithms even from 1e-6 to 1e6, or what squares in a half.
+
+    Whole numbers are beside powers of two, up to half of the largest that there is.
+    """
     generator = torch.Generator().manual_seed(choices.integer(0, 2**31 - 1))
+    if not dtype.is_floating_point and not dtype.is_complex:
+        numbers = 2 ** torch.randint(0, torch.iinfo(dtype).max.bit_length(), tuple(size), generator=generator)
+        numbers += torch.randint(-1, 2, tuple(size), generator=generator)
+        signs = torch.randint(0, 2, tuple(size), generator=generator) * 2 - 1 if dtype.is_signed else 1
+        return (numbers * signs).to(dtype)
     shape = (*size, 2) if dtype.is_complex else tuple(size)
     largest = math.log10(min(1e6, math.sqrt(torch.finfo(dtype).max)))
     sizes = 10 ** torch.empty(shape, dtype=torch.float64).uniform_(-6, largest, generator=generator)
     signs = torch.randint(0, 2, shape, generator=generator) * 2 - 1
     return torch.view_as_complex(sizes * signs).to(dtype) if dtype.is_complex else (sizes * signs).to(dtype)
+
+
+def draw_mixed(choices: Choices, size: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Draw numbers of every kind beside each other: multiples of a quarter, magnitudes up to 8,000, whole numbers up to
+    a hundred, zeros of both signs. Each is a question of its own to an op that takes its operands element by element.
+    """
+    generator = torch.Generator().manual_seed(choices.integer(0, 2**31 - 1))
+    if not dtype.is_floating_point and not dtype.is_complex:
+        large = draw_magnitudes(choices, size, dtype)
+        return large.where(torch.rand(tuple(size), generator=generator) < 0.3, draw_contents(choices, size, dtype))
+    shape = (*size, 2) if dtype.is_complex else tuple(size)
+    largest = math.log10(min(8e3, math.sqrt(torch.finfo(dtype).max)))
+    kinds = torch.randint(0, 10, shape, generator=generator)
+    drawn = torch.randint(-16, 17, shape, generator=generator).to(torch.float64) / 4
+    drawn = drawn.where(
+        kinds > 3, 10 ** torch.empty(shape, dtype=torch.float64).uniform_(-6, largest, generator=generator)
+    )
+    drawn = drawn.where(kinds > 0, torch.randint(0, 101, shape, generator=generator).to(torch.float64))
+    drawn = drawn.where(kinds < 9, 0.0) * (torch.randint(0, 2, shape, generator=generator) * 2 - 1)
+    return torch.view_as_complex(drawn).to(dtype) if dtype.is_complex else drawn.to(dtype)
 
 
 def draw_row(choices: Choices, tensor: Tensor, specials: bool) -> Tensor:

@@ -22,6 +22,8 @@ from torchstone.fuzz.generator.rules import OpRule
 WEIGHTS = ((DEFAULT, 60), ("backward", 15), ("dynamic", 10), ("batch", 5), ("rewritten", 10))
 """The variants, and of a hundred seconds how many are for each."""
 
+SPECIAL_VALUES = 15
+"""Of a hundred programs, how many have special values among their inputs."""
 CONTROL_FLOW = "control flow"
 FREE: Mapping[str, int] = {}
 """The costs of a backend to which everything is alike."""
@@ -53,12 +55,14 @@ def nth_case(
     """Return the program number ``index`` of the stream ``seed``, in the variant drawn for it.
 
     It is as it was where the variant does not apply. ``costs`` are the backend's (``Backend``): what takes so many
-    times as long is drawn so many times less often. Otherwise as ``nth_program``.
+    times as long is drawn so many times less often. With ``specials`` every program may have special values, and some
+    without. Otherwise as ``nth_program``.
     """
     choices = SeededChoices(f"{seed}:{index}:variant")
     variant = choices.weighted(shares(costs))
     if novelty is not None:
         novelty.variant = variant
+    specials = specials or SeededChoices(f"{seed}:{index}:special").chance(SPECIAL_VALUES)
     case, attempt = None, 0
     while case is None:
         drawn = SeededChoices(f"{seed}:{index}" + f":{attempt}" * bool(attempt))

@@ -15,6 +15,7 @@ from torchstone.conformance.program.program import Call, Program
 from torchstone.fuzz import saved
 from torchstone.fuzz.campaign import CampaignOptions, Tally
 from torchstone.fuzz.cause import Cause, find_cause
+from torchstone.fuzz.causes import Causes, needs
 from torchstone.fuzz.findings import Findings, FuzzFinding
 from torchstone.fuzz.traits import CHANGES, put, traits, without
 from torchstone.reducers.asking import answered
@@ -88,6 +89,32 @@ def test_findings_of_other_ops_with_the_same_cause_are_one():
         findings.add(finding)
     (only,) = findings.ranked()
     assert len(only.seen) == 2
+
+
+def _product(x: torch.Tensor, y: torch.Tensor) -> Case:
+    program = Program(("x0", "x1"), (Call("torch.mul", (Ref("x0"), Ref("x1")), {}, "v0"),), Ref("v0"))
+    return Case(program, {"x0": x, "x1": y}, "test", "mul", "float32")
+
+
+def _explained(causes: Causes, case: Case, judge) -> FuzzFinding:
+    finding = _found(case, judge)
+    answered(causes.explain(finding, ()), judge)
+    return causes.add(finding)
+
+
+def test_of_one_op_findings_are_one_that_need_the_same_of_the_input():
+    judge, causes = _judge(lambda case: len({t.dtype for t in case.args}) > 1), Causes()
+    first = _explained(causes, _product(_plain().half(), torch.tensor(-1.0)), judge)
+    assert _explained(causes, _product(_plain().bfloat16(), _plain()[0]), judge) is first
+    assert causes.ranked() == [first] and needs(first) == {"mixed dtypes"}
+
+
+def test_of_one_op_what_fails_on_less_takes_the_place_of_what_is_found_of_more():
+    strided, judge, causes = _judge(_is_strided), _judge(lambda case: True), Causes()
+    first = _explained(causes, _product(_plain().t(), _plain()), strided)
+    assert needs(first) == {"not contiguous"}
+    second = _explained(causes, _product(_plain(), _plain()), judge)
+    assert causes.ranked() == [second] and len(second.seen) == 2 and second.name != first.name
 
 
 def test_a_known_layout_is_taken_out_of_what_is_generated():

@@ -82,3 +82,20 @@ def test_a_row_of_one_number_is_one_along_a_dim_or_all_of_it():
             rows.add(int(changed.sum()))
         wholes.add(bool(changed.all()))
     assert rows >= {3, 4, 12} and wholes == {True, False}
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8])
+def test_whole_numbers_are_of_all_magnitudes_and_none_is_the_least(dtype):
+    drawn = values.draw_magnitudes(SeededChoices("whole"), (40, 25), dtype)
+    most, info = int(drawn.abs().max()), torch.iinfo(dtype)
+    assert drawn.dtype == dtype and info.max // 3 < most <= info.max // 2 + 2
+    assert bool((drawn < 0).any()) is dtype.is_signed and 0 < int((drawn.abs() < 8).sum()) < drawn.numel() // 2
+
+
+def test_one_shape_in_ten_has_a_long_dim_beside_a_power_of_two():
+    choices = SeededChoices("long")
+    shapes = [values.draw_shape(choices) for _ in range(1000)]
+    long = [shape for shape in shapes if max(shape, default=0) > 8]
+    assert 50 < len(long) < 120 and max(map(max, long)) > 4000
+    assert all(torch.Size(shape).numel() <= values.NUMEL for shape in shapes)
+    assert {len(shape) for shape in long} == {1, 2, 3, 4}

@@ -6,10 +6,12 @@ import itertools
 import zlib
 
 import pytest
+import torch
 from cases import judge, reduced, shrunk
 
 from tests import mutants
-from torchstone.conformance.program.program import Ref
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.fuzz.generator.catalog import select_rules
 from torchstone.fuzz.generator.generate import nth_program
 from torchstone.reducers import order
@@ -59,3 +61,10 @@ def test_a_predicate_without_structure_still_ends_in_something_that_satisfies_it
     assert interesting(found)
     assert order.size(found) <= order.size(start)
     assert has_special_values(found) is not None
+
+
+@pytest.mark.parametrize(("value", "special"), [(1.0, False), (float("nan"), True)])
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2fnuz, torch.bfloat16, torch.complex64])
+def test_special_values_are_known_of_every_dtype(dtype, value, special):
+    program = Program(("x",), (Call("torch.clone", (Ref("x"),), {}, "y"),), Ref("y"))
+    assert has_special_values(Case(program, {"x": torch.tensor([value]).to(dtype)}, "t", "clone", "t")) is special

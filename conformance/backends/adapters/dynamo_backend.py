@@ -13,7 +13,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from torchstone.compiler._torch import dynamo
-from torchstone.conformance.backends.protocol import Availability, BackendError, BackendUnsupported
+from torchstone.conformance.backends.dynamo_errors import told_apart
+from torchstone.conformance.backends.protocol import Availability
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,16 +52,8 @@ class DynamoBackend:
             compiled = compiled_forward(
                 fn, args, lambda module: torch.compile(module, fullgraph=True, dynamic=dynamic, backend=self.function)
             )
-            try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
+            with told_apart():  # torch.compile works at the first call: make one, on copies
                 compiled(*copy_tensors(args))
-            except (dynamo.Unsupported, dynamo.UserError) as error:
-                raise BackendUnsupported(_brief(error), "capture") from error
-            except dynamo.BackendCompilerFailed as error:
-                if isinstance(error.inner_exception, BackendUnsupported):
-                    raise error.inner_exception from error
-                raise BackendError(_brief(error), "compile") from error
-            except dynamo.TorchDynamoException as error:
-                raise BackendError(_brief(error), "capture") from error
         return lambda *tensors: compiled(*tensors)  # a module has no truth value
 
 
@@ -70,8 +63,3 @@ def is_dynamo_backend(found: Any) -> bool:
         return False
     parameters = [p for p in inspect.signature(found).parameters.values() if p.default is p.empty]
     return len([p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]) == 2
-
-
-def _brief(error: BaseException) -> str:
-    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: " + "\n".join(lines[:6])

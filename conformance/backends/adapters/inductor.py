@@ -16,15 +16,14 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, ClassVar
 from unittest import mock
 
-from torchstone.compiler._torch import control_flow, dynamo, symbolic_shapes
+from torchstone.compiler._torch import dynamo
 from torchstone.conformance.backends.adapters.inductor_order import programs_apart
+from torchstone.conformance.backends.dynamo_errors import told_apart
 from torchstone.conformance.backends.eager_ops import eager_ops
 from torchstone.conformance.backends.protocol import (
     LEFT_BY,
     Availability,
     Backend,
-    BackendError,
-    BackendUnsupported,
     counted,
 )
 
@@ -99,21 +98,8 @@ class Inductor:
             compiled = compiled_forward(
                 fn, args, lambda module: torch.compile(module, fullgraph=True, dynamic=dynamic, backend="inductor")
             )
-            try:  # torch.compile works at the first call: make one, on copies, so that its stages are told apart
+            with told_apart():  # torch.compile works at the first call: make one, on copies
                 compiled(*copy_tensors(args))
-            except (dynamo.Unsupported, dynamo.UserError) as error:  # the second: a branch that hangs on data
-                raise BackendUnsupported(_first_lines(error), "capture") from error
-            except dynamo.BackendCompilerFailed as error:
-                inner = error.inner_exception  # a branch that hangs on data is seen as late as in a decomposition
-                if isinstance(inner, symbolic_shapes.GuardOnDataDependentSymNode) or control_flow.declined(inner):
-                    raise BackendUnsupported(_first_lines(error), "capture") from error
-                raise BackendError(_first_lines(error), "compile") from error
-            except dynamo.TorchDynamoException as error:
-                if control_flow.declined(error):
-                    raise BackendUnsupported(_first_lines(error), "capture") from error
-                raise BackendError(_first_lines(error), "capture") from error
-            except Exception as error:
-                raise BackendError(_first_lines(error), "run") from error
         kernels = [kernel for source in sources for kernel in _KERNEL.findall(source)]
         executable = _Executable(compiled, kernels, AUTOGRADS_OWN if takes_gradients(fn) else (), settings)
         executable.left = {op: list(numbers) for op, numbers in left.items()}
@@ -184,8 +170,3 @@ def _settings(keeps_graph: bool, left: dict[str, list[int]] | None) -> Iterator[
         nullcontext() if left is None else programs_apart(left),
     ):
         yield
-
-
-def _first_lines(error: BaseException, count: int = 6) -> str:
-    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: " + "\n".join(lines[:count])

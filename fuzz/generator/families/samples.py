@@ -1,7 +1,8 @@
 """Every op no family draws by itself: a call is lifted out of the op database's own samples.
 
-The literals of a sample are kept. Each of its tensors is replaced by a value of the program that has the same shape and
-dtype, where there is one, and becomes a new input otherwise.
+A sample is taken as it is or in one of the suite's variants: with other numbers, sizes, layouts, operands or arguments.
+Its literals are kept. Each of its tensors is replaced by a value of the program that has the same shape and dtype, if
+there is one, and becomes a new input otherwise.
 """
 
 from __future__ import annotations
@@ -18,13 +19,21 @@ from torchstone.conformance.oracle.op_traits.right_answers import MANY_RIGHT_ANS
 from torchstone.conformance.oracle.op_traits.undetermined import DRAWS_RANDOM_NUMBERS, UNINITIALIZED
 from torchstone.conformance.program.call_targets import lookup, name_of
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import DTYPES, Ref, dtype_name, map_leaves
+from torchstone.conformance.program.literals import DTYPES, Ref, dtype_name, leaves, map_leaves
+from torchstone.conformance.program.program import Call
 from torchstone.conformance.sources import opinfo
-from torchstone.fuzz.generator.draft import NUMEL, Arguments, CallRejected, Draft, DraftValue
+from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.registry import BUNDLES, VARIANTS
+from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
 from torchstone.fuzz.generator.rules import OpRule, op_database, rules_for
+from torchstone.fuzz.generator.values import NUMEL
 
-SAMPLES = 16
+SAMPLES = 64
 """Samples an op and dtype to choose from: the first ones, as drawing them costs time."""
+VARIED = 40
+"""Of a hundred calls, how many are of a sample in a variant."""
+WAYS = ("arguments", *(way for ways in BUNDLES.values() for way in ways))
+"""The variants that change one call."""
 
 _NOT_COMPARED = DRAWS_RANDOM_NUMBERS.ops.keys() | UNINITIALIZED.ops.keys() | MANY_RIGHT_ANSWERS.ops.keys()
 """Ops that give other results each time, or have many that are right: comparing element by element is no test."""
@@ -60,7 +69,9 @@ def _lifted(op: str, target: str, source: Any = opinfo) -> Callable[[Draft], Arg
         if not samples:
             raise CallRejected(f"no sample of {op}")
         sample = draft.choices.pick(samples)
-        (call,) = sample.program.calls
+        if draft.choices.chance(VARIED):
+            sample = _varied(sample, draft.choices.pick(WAYS))
+        call = draft.choices.pick(_calls_of_inputs(sample))
         if call.target != target:
             raise CallRejected(f"{op} is sampled as {call.target}")
         values: dict[Ref, DraftValue] = {}
@@ -78,6 +89,23 @@ def _lifted(op: str, target: str, source: Any = opinfo) -> Callable[[Draft], Arg
     return draw
 
 
+def _varied(sample: Case, way: str) -> Case:
+    """The sample in a variant, itself where that does not apply."""
+    if not VARIANTS.load(way).try_eager:  # eager may end the process
+        return sample
+    changed = apply(sample, way)
+    return changed if isinstance(changed, Case) and _calls_of_inputs(changed) else sample
+
+
+def _calls_of_inputs(sample: Case) -> list[Call]:
+    """The calls that take nothing of other calls."""
+    return [
+        call
+        for call in sample.program.calls
+        if all(leaf.name in sample.inputs for leaf in leaves((call.args, call.kwargs)) if isinstance(leaf, Ref))
+    ]
+
+
 def _stand_in(draft: Draft, tensor: torch.Tensor) -> DraftValue:
     if tensor.numel() > NUMEL:
         raise CallRejected(f"a sample of {tensor.numel()} elements")
@@ -86,7 +114,8 @@ def _stand_in(draft: Draft, tensor: torch.Tensor) -> DraftValue:
         fitting = [
             value
             for value in draft.values
-            if value.shape == tuple(tensor.shape)
+            if not value.last
+            and value.shape == tuple(tensor.shape)
             and value.dtype == tensor.dtype
             and (value.exact or not draft.needs_exact)
         ]

@@ -44,6 +44,18 @@ def test_the_rules_of_opcheck_are_asked(monkeypatch):
     assert any("test_schema" in complaint.message for complaint in found)
 
 
+def test_of_an_op_without_a_gradient_opcheck_asks_for_none(monkeypatch):
+    monkeypatch.setattr(checks, "CHECKS", {"opcheck": (checks.CHECKS["opcheck"][0], 1, 1)})
+    assert list(checks.check_op(registration.ask("newops::without_gradient"), ["float32"], 60)) == []
+
+
+def test_what_has_no_fake_kernel_is_the_op_s_fault_and_not_that_of_a_compiler_that_cannot_capture_it():
+    refused, taken = (source.case(f"newops.{op}", "float32", 0) for op in ("not_faked", "shifted"))
+    complaint = checks.fake_error(refused)
+    assert complaint is not None and complaint.blame and "no fakes" in complaint.message
+    assert checks.fake_error(taken) is None
+
+
 def test_a_step_that_ends_the_process_is_told_and_left_out():
     def make(steps):
         for step in ("one", "two", "three"):

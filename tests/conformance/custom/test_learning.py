@@ -54,6 +54,13 @@ def test_places_are_told_from_numbers():
     assert any(call["places"].below > 2 for call in domain.calls)
 
 
+def test_lists_of_tensors_are_of_several_lengths_and_their_tensors_differ():
+    found = [call["xs"] for call in learn(registration.ask("newops::joined")).calls]
+    assert {len(xs) for xs in found} >= {1, 2, 3}
+    assert any(len({x.shape for x in xs}) > 1 for xs in found)
+    assert any(len({x.dtype for x in xs}) > 1 for xs in found)
+
+
 def test_an_op_that_ends_the_process_is_learned_all_the_same():
     domain = learn(registration.ask("newops::ends_the_process"))
     assert all(0 not in shape for (shape,) in _shapes(domain))

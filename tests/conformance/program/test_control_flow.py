@@ -109,3 +109,15 @@ def test_the_script_has_functions() -> None:
     assert "torch.cond(p, v0_body0, v0_body1, (x, x))" in text and "torch.while_loop(v1_body0, v1_body1, " in text
     assert "    def v0_body1(a, b):\n        c = torch.mul(a, b)\n        return (c,)\n" in text
     compile(text, "script", "exec")
+
+
+def test_a_layout_that_changes_in_a_loop_is_declined_by_torch_compile_and_no_error_of_the_backend_behind() -> None:
+    step = Program(
+        STEP.inputs, (*STEP.calls, Call("torch.Tensor.contiguous", (Ref("d"),), {}, "e")), (Ref("c"), Ref("e"))
+    )
+    call = Call("torch.while_loop", (BELOW, step, (Ref("i"), Ref("x"))), {}, "v")
+    inputs = {"i": torch.tensor(0), "x": torch.ones(2, 3).t()}
+    verdict = run_case(
+        Case(Program(("i", "x"), (call,), Ref("v")), inputs, "t", "t", "t"), load("tests.new_ops:changes_nothing")
+    )
+    assert (verdict.outcome, verdict.stage) == (Outcome.UNSUPPORTED, "capture"), verdict.message

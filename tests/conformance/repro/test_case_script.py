@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import runpy
 import subprocess
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.repro.script import render_script
@@ -122,6 +124,19 @@ def test_backends_are_reached_the_way_their_users_do() -> None:
     assert 'torchstone.compile(program, inputs(), target="tosa")' in render_script(case, "tosa")
     exported = "torch.export.export(Module(), inputs(), strict=False)"
     assert f'compiled_by_torch_mlir({exported}, "tosa")' in render_script(case, "torch-mlir-tosa")
+
+
+def test_a_failure_to_lower_takes_no_more_of_torch_mlir_than_that() -> None:
+    case = one_call("torch.argmax", Ref("x0"), inputs={"x0": torch.tensor(0)})
+    failed = Verdict(
+        case.id, "torch-mlir-tosa", "test", "argmax", "int64", "default", Stage.LOWER, Outcome.ERROR, message="refused"
+    )
+    text = render_script(case, "torch-mlir-tosa", failed)
+    exported = "torch.export.export(Module(), inputs(), strict=False)"
+    assert f'got = fx.export_and_import({exported}, output_type="tosa")\nprint("no error:", got)' in text
+    assert "expected" not in text and len(text.splitlines()) < 30
+    later = dataclasses.replace(failed, stage=Stage.COMPILE)
+    assert "compiled_by_torch_mlir" in render_script(case, "torch-mlir-tosa", later)
 
 
 def test_literals_print_as_python() -> None:

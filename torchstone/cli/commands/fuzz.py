@@ -48,7 +48,7 @@ _PASSING = "Only ops that passed in this run, or latest."
 PassingOption = Annotated[str | None, typer.Option("--passing", metavar="RUN", help=_PASSING)]
 _GUIDANCE = "Draw more often what no program had yet, and what gave news."
 GuidanceOption = Annotated[bool, typer.Option("--guidance/--no-guidance", help=_GUIDANCE)]
-_SPECIAL = "Put nan, inf and -0 into inputs, which are finite otherwise."
+_SPECIAL = "Put nan, inf and -0 into inputs of every program, not of some."
 SpecialOption = Annotated[bool, typer.Option("--special-values", help=_SPECIAL)]
 _OUT = "Folder for findings [default: .torchstone/fuzz/BACKEND-SEED]."
 
