@@ -1,7 +1,7 @@
-"""The pass ``fold-scales``: what a convolution's result is multiplied by, and what is added, become its weight and bias.
+"""The pass ``fold-scales``: what a convolution's result is multiplied by, or what is added, joins its weight and bias.
 
 For weights and numbers that are the same at every run, the numbers one for each channel. So a batch normalization that
-follows a convolution is no op. The factor is rounded into each weight, as eager rounds each product: with 16-bit weights,
+follows a convolution is no op. A factor is rounded into each weight, as eager rounds each product: of 16-bit weights,
 whose products eager does not round, nothing is folded.
 """
 

@@ -16,6 +16,7 @@ from torchstone.conformance.oracle.ambiguity.saturation import ExactProducts
 
 q = torch.ops.quantized_decomposed
 Tensor = torch.Tensor
+TARGETS = ["linalg", "tosa", "stablehlo", "tensorrt"]
 RANGES = {torch.int8: (-128, 127), torch.uint8: (0, 255), torch.int16: (-(2**15), 2**15 - 1)}
 
 
@@ -114,7 +115,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ["linalg", "tosa", "stablehlo"])
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str, target: str) -> None:
     program = PROGRAMS[name]
