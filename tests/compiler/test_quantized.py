@@ -120,8 +120,8 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
 def test_program(name: str, target: str) -> None:
     program = PROGRAMS[name]
     x = torch.linspace(-9, 9, 24).reshape(6, 4)
-    if (name, target) == ("tokens", "tosa"):
-        with pytest.raises(Unsupported, match="TOSA has no float64"):  # in which PyTorch works out the scales
+    if name == "tokens" and target in ("tosa", "tensorrt"):
+        with pytest.raises(Unsupported, match="has no float64"):  # in which PyTorch works out the scales
             compile(program, (x,), target)
         return
     with ExactProducts():  # where the processor has no VNNI, eager's cut off their sums

@@ -48,6 +48,12 @@ def test_arithmetic_wraps(dtype: torch.dtype) -> None:
     assert not dtype.is_signed or {"neg", "abs", "sign", "not"} <= taken
 
 
+@pytest.mark.parametrize("dtype", [*COMPUTED, torch.int32, torch.int64])
+def test_bits_are_counted(dtype: torch.dtype) -> None:
+    for name in ("and", "or", "xor", "shift_left", "shift_right"):
+        assert same(lambda b, *v, name=name: b.emit(name, *v)[0], *pairs(dtype)), name
+
+
 @pytest.mark.parametrize("dtype", NARROW)
 def test_casts(dtype: torch.dtype) -> None:
     for other in (*NARROW, *OTHERS):
