@@ -10,8 +10,8 @@ however far rounding strays, and ``1 + 0.1 * sin(3e8 * x)`` beside it is anythin
                 -1.0 -1.0                   0.0 is not
 
 Nothing is wider than float64, so next to a run in float64 there is none. There the way between two runs is searched,
-where numbers that cancel leave a few units, all of which are on it. Else, and where the search comes to no end, a number
-has to lie as close to many runs as they lie to one another.
+where numbers that cancel leave a few units, all of which are on it. Else, and where the search comes to no end, a
+number has to lie as close to many runs as they lie to one another.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def attained(
 def between_runs(
     actual: Tensor, wanted: Tensor, leaf: Leaf, scatter: Scatter, dtype: torch.dtype, row: Tolerance
 ) -> Tensor:
-    """Which of the ``wanted`` real numbers a run on the way between two others gives, up to the first that none does."""
+    """Which of the ``wanted`` real numbers a run on the way between two others gives, to the first that none does."""
     samples, found = _Samples(leaf, actual, scatter), torch.zeros_like(wanted).reshape(-1)
     if len(samples.rows) < 2 or actual.is_complex():
         return torch.zeros_like(wanted)
