@@ -13,6 +13,7 @@ from torchstone.compiler.diagnostics import GuardError
 from torchstone.compiler.ir import Graph
 from torchstone.compiler.lowering.target import Kernel
 from torchstone.compiler.runtime.interpreter import evaluate_graph
+from torchstone.compiler.transforms.fold_scales import fold_scales
 from torchstone.compiler.transforms.freeze import freeze
 
 
@@ -27,16 +28,17 @@ class Prepared:
         written = {*captured.mutated, *captured.gradients}
         stays = {first + i for i in range(len(captured.captures)) if first + i not in written}
         split = freeze(flat, stays)
-        self.graph = split.graph
         self._kept = split.kept
         self._held = {place: captured.captures[place - first] for place in sorted(stays)}
         self._names = {place: flat.args[place].name for place in stays}
         self._versions = {place: _version(t) for place, t in self._held.items()}
         with torch.no_grad():
             made = evaluate_graph(split.prologue, [t.detach() for t in self._held.values()])
-            self._made = [t.contiguous() for t in made]
-        for arg, tensor in zip(self.graph.args[len(self._kept) :], self._made, strict=True):
-            arg.known = tensor
+        for arg, tensor in zip(split.graph.args[len(self._kept) :], made, strict=True):
+            arg.known = tensor.contiguous()
+        with torch.no_grad():
+            self.graph = fold_scales(split.graph)
+        self._made = [arg.known for arg in self.graph.args[len(self._kept) :]]
 
     def kernel(self, kernel: Kernel) -> Kernel:
         """Return the kernel of the whole program, given that of what was left."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, failed_check
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
-from torchstone.compiler.lowering.tensorrt import elementwise, movement, normalization, reduction, windowed
+from torchstone.compiler.lowering.tensorrt import carried, elementwise, movement, normalization, reduction, windowed
 from torchstone.compiler.lowering.tensorrt.held import Held, Values, check_type
 from torchstone.compiler.lowering.tensorrt.layer_table import lowers
 from torchstone.compiler.lowering.tensorrt.network import Network
@@ -23,7 +23,7 @@ from torchstone.compiler.transforms.expand import expand
 if TYPE_CHECKING:
     from torchstone.compiler.runtime.tensorrt.engine import Program
 
-__all__ = ["TARGET", "elementwise", "lower", "lower_graph", "movement", "reduction", "takes", "windowed"]
+__all__ = ["TARGET", "carried", "elementwise", "lower", "lower_graph", "movement", "reduction", "takes", "windowed"]
 
 # ``flat.check`` is no layer: its predicate becomes an output of the network, read after the run.
 CHECK = "flat.check"
@@ -79,6 +79,7 @@ def lower_graph(graph: Graph, settings: Settings | None = None) -> Program:
     for index, output in enumerate(graph.outputs):
         if isinstance(output, Value):
             n.output(values.full(output), f"output{index}")
+            program.dtypes[f"output{index}"] = output.dtype.name
         program.outputs.append(f"output{index}" if isinstance(output, Value) else ConstantOutput(output))
     return program
 
@@ -90,6 +91,7 @@ def _lowered(n: Network, values: Values, op: Operation) -> Held:
         held = row.build(n, op, *(values[v] for v in operands))
         if held.tensor is not None:
             check_type(op, held.tensor, held.shape)
+            held.tensor = carried.wrapped(n, op, held.tensor)
         return held
     if PRIMITIVES[op.name].elementwise:
         tensors, shape = values.narrow(operands)
@@ -97,7 +99,7 @@ def _lowered(n: Network, values: Values, op: Operation) -> Held:
         tensors, shape = [values.full(v) for v in operands], op.result.shape
     tensor = row.build(n, op, *tensors)
     check_type(op, tensor, shape)
-    return Held(shape, tensor)
+    return Held(shape, carried.wrapped(n, op, tensor))
 
 
 def _add_inputs(graph: Graph, n: Network, program: Program, values: Values) -> None:

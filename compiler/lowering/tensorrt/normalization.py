@@ -8,18 +8,13 @@ from torchstone.compiler.ir import Operation
 from torchstone.compiler.lowering.tensorrt.held import Held
 from torchstone.compiler.lowering.tensorrt.layer_table import lowers
 from torchstone.compiler.lowering.tensorrt.network import Network
+from torchstone.compiler.transforms.fold_scales import known_scale
 
 
 def _scale(op: Operation) -> tuple[Any, Any] | None:
-    """Return what x is multiplied by and what is added, as eager works them out; None unless both are known numbers."""
-    _, *parameters = op.values
-    if any(v.known is None for v in parameters):
-        return None
-    weight, bias, mean, variance = (v.known for v in parameters)
-    scale = weight * (variance + op.attributes["eps"]).rsqrt()
-    shift = bias - mean * scale
-    known = bool(scale.isfinite().all() and shift.isfinite().all())
-    return (scale, shift) if known else None
+    """Return what x is multiplied by and what is added; None unless both are known numbers."""
+    affine = known_scale(op)
+    return affine if affine is not None and all(bool(v.isfinite().all()) for v in affine) else None
 
 
 def unknown(op: Operation) -> str | None:

@@ -14,7 +14,7 @@ from torchstone.compiler.diagnostics import TorchstoneError, check_error, descri
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.runtime.tensorrt import Api, engine_cache, timing_cache
 from torchstone.compiler.runtime.tensorrt.profiles import Corners, Input, Ranges
-from torchstone.compiler.runtime.tensorrt.rules import DATA_TYPES
+from torchstone.compiler.runtime.tensorrt.rules import CARRIERS, DATA_TYPES
 from torchstone.compiler.runtime.tensorrt.settings import Settings
 from torchstone.compiler.runtime.tensorrt.transcript import Transcript
 
@@ -54,8 +54,8 @@ class Program:
     """A finished network, and how its tensors stand for the graph's.
 
     ``inputs`` names the network input of each graph argument. An output is the name of a network output, or a
-    ``ConstantOutput``: a value that is returned as it is. ``checks`` maps a 0-d bool output to the message of its
-    failure.
+    ``ConstantOutput``: a value that is returned as it is. ``dtypes`` are the graph's, of the network outputs, which may
+    carry them in another. ``checks`` maps a 0-d bool output to the message of its failure.
     ``network_inputs`` are the inputs with the sizes that they have in the graph. ``origins`` tells the operation that
     a layer was added for, by the layer's name. ``transcript`` holds what the network was made by.
     """
@@ -68,6 +68,7 @@ class Program:
     settings: Settings = field(default_factory=Settings)
     inputs: list[str] = field(default_factory=list)
     outputs: list[str | ConstantOutput] = field(default_factory=list)
+    dtypes: dict[str, str] = field(default_factory=dict)
     checks: dict[str, str] = field(default_factory=dict)
     network_inputs: list[Input] = field(default_factory=list)
     origins: dict[str, Operation] = field(default_factory=dict)
@@ -114,7 +115,12 @@ class EngineKernel:
         for name, message in program.checks.items():
             if not bool(produced[name]):
                 raise check_error(message)
-        return tuple(o.value if isinstance(o, ConstantOutput) else produced[o] for o in program.outputs)
+        return tuple(o.value if isinstance(o, ConstantOutput) else self._as_graph(produced, o) for o in program.outputs)
+
+    def _as_graph(self, produced: dict[str, Any], name: str) -> Any:
+        import torch
+
+        return produced[name].to(getattr(torch, self.program.dtypes[name]))
 
     def _run(self, arguments: dict[str, Any]) -> dict[str, Any]:
         import torch
@@ -142,7 +148,11 @@ class EngineKernel:
 
     @staticmethod
     def _prepared(tensor: Any, device: Any) -> Any:
+        import torch
+
         tensor = tensor.detach().resolve_conj().resolve_neg().to(device).contiguous()
+        carrier = CARRIERS.get(str(tensor.dtype).removeprefix("torch."))
+        tensor = tensor if carrier is None else tensor.to(getattr(torch, _TORCH[carrier]))
         return tensor.clone() if device.type == "cuda" and tensor.data_ptr() % _ALIGNMENT else tensor
 
     def _empty(self, name: str, device: Any) -> Any:

@@ -23,6 +23,8 @@ DATA_TYPES: dict[str, str] = {
     "int64": "INT64",
     "bool": "BOOL",
 }
+# Narrower integers are carried by wider ones: the lowering keeps each value in their range.
+CARRIERS: dict[str, str] = {"int8": "INT32", "uint8": "INT32", "int16": "INT32", "uint16": "INT32", "uint32": "INT64"}
 
 SINGLE_HALF = frozenset({"FLOAT", "HALF"})
 FLOATS = frozenset({"FLOAT", "HALF", "BF16"})
@@ -76,4 +78,4 @@ FILL: dict[str, frozenset[str]] = {
 
 def data_type(dtype: DType) -> str | None:
     """Return the name of the ``tensorrt.DataType`` that holds the values of ``dtype``, or None."""
-    return DATA_TYPES.get(dtype.name)
+    return DATA_TYPES.get(dtype.name) or CARRIERS.get(dtype.name)

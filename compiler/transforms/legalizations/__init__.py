@@ -3,6 +3,7 @@
 from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.transforms.legalizations import (
     arithmetic,
+    bits,
     casts,
     compare,
     double,
@@ -18,7 +19,7 @@ from torchstone.compiler.transforms.legalizations.common import legalization, on
 from torchstone.compiler.transforms.rules import legalizes as LEGALIZATIONS
 
 FAMILIES = (
-    arithmetic, casts, compare, exponential, double, hyperbolic, indexing, movement, ordering, reductions,
+    arithmetic, bits, casts, compare, exponential, double, hyperbolic, indexing, movement, ordering, reductions,
     trigonometric,
 )  # fmt: skip
 

@@ -35,11 +35,3 @@ def le(b: Expander, x: Value, y: Value) -> Value:
 def ge(b: Expander, x: Value, y: Value) -> Value:
     """x > y or x == y: not ``not (x < y)``, which would be true for NaN."""
     return b.or_(b.gt(x, y), b.eq(x, y))
-
-
-@legalization("xor")
-def xor(b: Expander, x: Value, y: Value) -> Value:
-    """Of bools: (x or y) and not (x and y)."""
-    if not x.dtype.is_bool:
-        raise Declined
-    return b.and_(b.or_(x, y), b.not_(b.and_(x, y)))

@@ -16,7 +16,7 @@ from torchstone.conformance.oracle.elementwise import (
     within_distance,
     within_ulps,
 )
-from torchstone.conformance.oracle.perturbation.search import attained
+from torchstone.conformance.oracle.perturbation.search import attained, between_runs
 from torchstone.conformance.oracle.reference.leaf import Effort, Leaf, amplified_spread, beside_a_pole, spread_of
 from torchstone.conformance.oracle.tolerances import AMPLIFICATION_FACTOR, SPREAD_FACTOR, Tolerance, real_dtype
 from torchstone.conformance.oracle.ulp import wide
@@ -61,6 +61,9 @@ def ill_conditioned(
             found |= where & _given(actual, _in_range(leaf.each(runs, like), truth.values, dtype), dtype, row, left)
     if leaf.effort < Effort.SEARCH:
         return found
+    if real_dtype(dtype) is torch.float64 and bool((left := bad & ~found).any()):
+        # What cancels leaves a few units, and inputs that are moved leave none of those that roundings do.
+        found |= between_runs(actual, left, leaf, referee.roundings_scattered, dtype, row)
     for scatter, where in ((referee.inputs_scattered, ~on_edge), (referee.roundings_scattered, on_edge)):
         left = bad & ~found & where
         if bool(left.any()):

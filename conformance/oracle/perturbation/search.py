@@ -9,7 +9,8 @@ however far rounding strays, and ``1 + 0.1 * sin(3e8 * x)`` beside it is anythin
     results:     0.2  0.21  0.5             0.5 is found by the slope at A
                 -1.0 -1.0                   0.0 is not
 
-Nothing is wider than float64, so next to a run in float64 there is none. There, and where the search comes to no end, a
+Nothing is wider than float64, so next to a run in float64 there is none. There the way between two runs is searched,
+where numbers that cancel leave a few units, all of which are on it. Else, and where the search comes to no end, a
 number has to lie as close to many runs as they lie to one another.
 """
 
@@ -92,6 +93,21 @@ def attained(
     return (found.all(-1) if actual.is_complex() else found) & torch.isfinite(actual)
 
 
+def between_runs(
+    actual: Tensor, wanted: Tensor, leaf: Leaf, scatter: Scatter, dtype: torch.dtype, row: Tolerance
+) -> Tensor:
+    """Which of the ``wanted`` real numbers a run on the way between two others gives, to the first that none does."""
+    samples, found = _Samples(leaf, actual, scatter), torch.zeros_like(wanted).reshape(-1)
+    if len(samples.rows) < 2 or actual.is_complex():
+        return torch.zeros_like(wanted)
+    search = _Search(samples, actual.reshape(-1), actual.abs().reshape(-1), dtype, row, leaf.effort)
+    for element in (wanted & torch.isfinite(actual)).reshape(-1).nonzero().reshape(-1).tolist():
+        if not search.between(element):
+            break
+        found[element] = True
+    return found.reshape(wanted.shape)
+
+
 def _parts(values: Tensor) -> Tensor:
     """Real numbers as they are, complex ones as two in a last dim."""
     return torch.view_as_real(values.resolve_conj()) if values.is_complex() else values
@@ -158,14 +174,11 @@ class _Search:
     def gives(self, element: int) -> bool:
         """Whether the search comes to a run that gives an element."""
         number, tried = float(self.wanted[element]), set[int]()
-        values = [float(row[element]) for row in self.samples.rows]
-        finite = [v for v in values if math.isfinite(v)]
-        inside = min(finite, default=math.inf) <= number <= max(finite, default=-math.inf)
-        if inside and self._between(element, number, values):
+        if self.between(element):
             return True
-        left = STARTS if inside else STARTS_OUTSIDE
+        left = STARTS if self._encloses(number, self._values(element)) else STARTS_OUTSIDE
         while left and not self.samples.spent:
-            values = [float(row[element]) for row in self.samples.rows]
+            values = self._values(element)
             near = [(abs(v - number), k) for k, v in enumerate(values) if k not in tried and math.isfinite(v)]
             starts = [k for _, k in sorted(near)[: min(left, TOGETHER)]]
             if not starts:
@@ -178,6 +191,19 @@ class _Search:
             tried |= {*starts, *range(made, len(self.samples.rows))}  # what lies on one line leads nowhere else
             left -= len(starts)
         return False
+
+    def _values(self, element: int) -> list[float]:
+        return [float(row[element]) for row in self.samples.rows]
+
+    @staticmethod
+    def _encloses(number: float, values: list[float]) -> bool:
+        finite = [v for v in values if math.isfinite(v)]
+        return min(finite, default=math.inf) <= number <= max(finite, default=-math.inf)
+
+    def between(self, element: int) -> bool:
+        """Whether an element lies between two runs, and the way from one to the other leads to a run that gives it."""
+        number, values = float(self.wanted[element]), self._values(element)
+        return self._encloses(number, values) and self._between(element, number, values)
 
     def _together(self, ways: list[_Way]) -> bool:
         """Whether one of several ways leads to the number. Each step of all is made at once."""

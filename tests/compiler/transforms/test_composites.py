@@ -169,6 +169,7 @@ def test_native_is_the_body(target: str, name: str, every: int) -> None:
         if name in EXACT:
             assert torch.equal(got.nan_to_num(nan=7), want.nan_to_num(nan=7)) and not signs_of_zero_differ(got, want)
     assert bool(native) == (name in NATIVE.get(target, ()))
+    print(f"native equals body, {target} {name}: {native} of {len(CASES[name])}")
 
 
 # What each target has whole.

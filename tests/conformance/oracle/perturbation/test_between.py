@@ -18,6 +18,19 @@ def test_a_variance_of_equal_numbers_is_the_square_of_an_error_of_the_mean(ulps:
     assert found.outcome in ("pass", "ill-conditioned"), found
 
 
+@pytest.mark.parametrize("ulps", [0, 2, 6, 9])
+def test_of_equal_float64_numbers_too_whose_errors_are_a_few_units(ulps: int) -> None:
+    error = (ulps * torch.finfo(torch.float64).eps * 8) ** 2 * 125 / 124
+    found = compare(one("cov", X), lambda x: torch.tensor(error, dtype=torch.float64), EQUAL.double())
+    assert found.outcome in ("pass", "ill-conditioned"), found
+
+
+@pytest.mark.parametrize("given", [-1e-30, 1e-24])
+def test_no_rounding_gives_a_negative_covariance_or_a_large_one(given: float) -> None:
+    number = torch.tensor(given, dtype=torch.float64)
+    assert compare(one("cov", X), lambda x: number, EQUAL.double()).outcome == "mismatch"
+
+
 @pytest.mark.parametrize("given", [-1e-11, 1e-6])
 def test_no_rounding_gives_a_negative_variance_or_a_large_one(given: float) -> None:
     assert compare(one("var", X), lambda x: torch.tensor(given), EQUAL).outcome == "mismatch"
