@@ -116,7 +116,7 @@ def _arithmetic(op: Operation, x: Value, dim: int, makers: dict[int, Operation])
 def _channels(value: Value, dim: int, makers: dict[int, Operation]) -> Any:
     """Return the known numbers along ``dim`` of a value that is the same along all others; None for another."""
     source, shape, op = value, value.shape, makers.get(id(value))
-    sizes = list(shape)
+    sizes: list[Any] = list(shape)
     if op is not None and op.name == "flat.broadcast":
         (source,), sizes = op.values, [1] * len(shape)
         for size, at in zip(source.shape, op.attributes["dims"], strict=True):

@@ -124,7 +124,7 @@ def check(seed: int, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 def test_a_few(seed: int, target: str) -> None:
     check(seed, target)
 
@@ -132,5 +132,5 @@ def test_a_few(seed: int, target: str) -> None:
 @pytest.mark.torture
 @pytest.mark.parametrize("target", TARGETS)
 def test_many(target: str) -> None:
-    for seed in range(2, 120):
+    for seed in range(1, 120):
         check(seed, target)

@@ -79,4 +79,4 @@ def _to_bool(op: Operation) -> str | None:
 
 @lowers("cast", "cast", rules.LAYERS["Cast"], _to_bool)
 def cast(n: Network, op: Operation, x: Any) -> Any:
-    return n.cast(x, rules.data_type(op.attributes["dtype"]))
+    return n.cast(x, rules.carrier(op.attributes["dtype"]))

@@ -103,7 +103,7 @@ class Held:
 def check_type(op: Operation, tensor: Any, shape: Shape) -> None:
     """Require that TensorRT infers the dtype the graph says, and these sizes."""
     want, got = TensorType(shape, op.result.dtype), tuple(tensor.shape)
-    same = len(got) == want.rank and rules.data_type(want.dtype) == tensor.dtype.name
+    same = len(got) == want.rank and rules.carrier(want.dtype) == tensor.dtype.name
     if not same or any(isinstance(w, int) and g not in (-1, w) for w, g in zip(shape, got, strict=True)):
         raise TorchstoneError(f"{op.name}: TensorRT infers {tensor.dtype.name}{list(got)}, want {want}", stage="lower")
 

@@ -72,13 +72,13 @@ def gather(n: Network, op: Operation, x: Any, places: Any) -> Any:
 
 @lowers("iota", "fill LINSPACE", rules.FILL["LINSPACE"])
 def iota(n: Network, op: Operation) -> Any:
-    return n.iota(op.attributes["size"], rules.data_type(op.attributes["dtype"]))
+    return n.iota(op.attributes["size"], rules.carrier(op.attributes["dtype"]))
 
 
 @lowers("constant", "constant", rules.ANY, holds=True)
 def constant(n: Network, op: Operation) -> Held:
     a = op.attributes
-    name = rules.data_type(a["dtype"])
+    name = rules.carrier(a["dtype"])
     if isinstance(a["value"], tuple):
         return Held(op.result.shape, n.constant(a["value"], a["shape"], name))
     return Held((1,) * op.result.rank, splat=(a["value"], name))

@@ -63,7 +63,7 @@ def contract(n: Network, op: Operation, left: Held, right: Held) -> Held:
     values, shape = list(op.values), op.result.shape
     summed = values[0].shape[op.attributes["a_sum"][0]]
     if summed == 0:
-        return Held((1,) * len(shape), splat=(0, rules.data_type(op.result.dtype)))
+        return Held((1,) * len(shape), splat=(0, rules.carrier(op.result.dtype)))
     turned = _turned(values[0], values[1], op.attributes)
     tensors, turns = [], []
     for value, held, turn in zip(values, (left, right), turned or (False, False), strict=True):

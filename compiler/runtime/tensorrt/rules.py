@@ -76,6 +76,11 @@ FILL: dict[str, frozenset[str]] = {
 }
 
 
+def carrier(dtype: DType) -> str:
+    """Return the name of the ``tensorrt.DataType`` that holds the values of ``dtype``; KeyError where none does."""
+    return DATA_TYPES[dtype.name] if dtype.name in DATA_TYPES else CARRIERS[dtype.name]
+
+
 def data_type(dtype: DType) -> str | None:
     """Return the name of the ``tensorrt.DataType`` that holds the values of ``dtype``, or None."""
     return DATA_TYPES.get(dtype.name) or CARRIERS.get(dtype.name)

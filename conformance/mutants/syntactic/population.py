@@ -21,6 +21,7 @@ NOT_DRAWN = {
     "runtime/tensorrt/simulator": "a stand-in for NVIDIA's library, and no part of the compiler",
     "transforms/graph_types.py": "serves text that came without sizes, and checks: no case is text",
     "transforms/freeze.py": "serves an option, constants for parameters, that no backend has on",
+    "transforms/fold_scales.py": "like the one above",
     "lowering/evaluator.py": "the reference that bisection holds stages against: no backend runs it",
     "runtime/interpreter.py": "like the one above; captured programs take it to read sizes, not to compute",
     "runtime/cpu/allocating_kernel.py": "serves an adapter of another compiler, torch-mlir's",
@@ -43,7 +44,7 @@ TARGETS = {
         "transforms/sink_transposes.py",
     ),
     "stablehlo": ("lowering/stablehlo",),
-    "tensorrt": ("lowering/tensorrt", "runtime/tensorrt"),
+    "tensorrt": ("lowering/tensorrt", "runtime/tensorrt", "transforms/legalizations/bits.py"),
 }
 """The target on which the code of a folder or file is tried. The nearest one decides."""
 

@@ -164,6 +164,9 @@ def test_native_is_the_body(target: str, name: str, every: int) -> None:
         if row.takes(program.ops[0]) is not None:
             continue
         native += 1
+        if name == "batch_norm":  # TensorRT's scale layer wants the numbers
+            for arg, operand in zip(program.args[1:], operands[1:], strict=True):
+                arg.known = operand
         got, want = (run(row, expand(program, takes), operands) for takes in (row.takes, no_composites(row)))
         same(got, want, program)
         if name in EXACT:
