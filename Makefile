@@ -73,7 +73,7 @@ selftrial: $(VENV)/.stamp-tox ## try mutants of the compiler; see whether the ha
 controls: $(VENV)/.stamp-tox ## try right backends that compute otherwise; see whether the harness accuses one
 	$(TOX) controls
 
-torture: $(VENV)/.stamp-tox ## the long tests: kill the runner at random moments, train whole models
+torture: $(VENV)/.stamp-tox ## the long tests: kill the runner at random moments, train whole models, try all rows of tables
 	$(TOX) torture
 
 ray: $(VENV)/.stamp-tox ## run on a Ray cluster of this machine, and lose a node of it

@@ -15,7 +15,7 @@ import ast
 import contextlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -100,10 +100,11 @@ def attributes(path: str = "") -> frozenset[str]:
 
 
 def _found(tree: ast.Module) -> Iterator[Found]:
-    aliases = dict(aliases_of(tree))
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    nodes = [*ast.walk(tree)]
+    aliases = dict(aliases_of(nodes))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     inside: set[int] = set()  # of a dotted name that has been looked at as a whole
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from (Found(node.lineno, name) for name in _imported(node) if is_private(name))
         elif isinstance(node, ast.Attribute):
@@ -129,9 +130,9 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
     return [] if node.level else [f"{node.module}.{alias.name}" for alias in node.names]
 
 
-def aliases_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def aliases_of(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
     """What the names that a file imports from PyTorch, and from the one package, stand for."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             for alias, path in zip(node.names, _imported(node), strict=False):
                 top = path.partition(".")[0]

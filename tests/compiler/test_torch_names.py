@@ -55,11 +55,11 @@ def _asking() -> Iterator[tuple[str, str]]:
     for module, path in sources():
         if module.startswith(HOME):
             continue
-        tree = ast.parse(path.read_text())
-        aliases = {ours: theirs for ours, theirs in aliases_of(tree) if theirs.startswith(f"{HOME}.")}
+        nodes = [*ast.walk(ast.parse(path.read_text()))]
+        aliases = {ours: theirs for ours, theirs in aliases_of(nodes) if theirs.startswith(f"{HOME}.")}
         found = [
             *aliases.values(),
-            *filter(None, (dotted(n, aliases) for n in ast.walk(tree) if isinstance(n, ast.Attribute))),
+            *filter(None, (dotted(n, aliases) for n in nodes if isinstance(n, ast.Attribute))),
         ]
         for name in found:
             subject, _, rest = name.removeprefix(f"{HOME}.").partition(".")

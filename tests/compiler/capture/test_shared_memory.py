@@ -81,11 +81,12 @@ def shared(names: list[str], of_argument: bool) -> Callable[[Tensor], Any]:
     return program
 
 
-def test_static() -> None:
+@pytest.mark.parametrize("examples", [60, pytest.param(240, marks=pytest.mark.torture)])
+def test_static(examples: int) -> None:
     taken = []
 
     @given(NAMES, st.booleans(), st.sampled_from(["linalg", "evaluator", "tosa", "tensorrt"]))
-    @settings(max_examples=120)
+    @settings(max_examples=examples)
     def right_or_refused(names: list[str], of_argument: bool, target: str) -> None:
         program = shared(names, of_argument)
         try:
@@ -100,11 +101,12 @@ def test_static() -> None:
     assert sum(taken) > len(taken) / 2, "most are refused: nothing is tried"
 
 
-def test_dynamic() -> None:
+@pytest.mark.parametrize("examples", [10, pytest.param(50, marks=pytest.mark.torture)])
+def test_dynamic(examples: int) -> None:
     taken = []
 
     @given(NAMES, st.booleans())
-    @settings(max_examples=25)
+    @settings(max_examples=examples)
     def right_or_refused(names: list[str], of_argument: bool) -> None:
         program = shared(names, of_argument)
         any_size = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
