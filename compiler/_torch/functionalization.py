@@ -63,6 +63,11 @@ def views_to(tensor: Any) -> Any:
     return _functionalization().get_view_meta_sequence(tensor.elem)
 
 
+def was_expanded(tensor: Any) -> bool:
+    """Say whether a functional tensor is a view of an expanded one, or of a part of it."""
+    return any(type(step).__name__ == "expand_ViewMeta" for step in views_to(tensor))
+
+
 @uses("torch._C._functionalization.apply_view_meta_sequence")
 def replay_views(base: torch.Tensor, views: Any) -> torch.Tensor:
     """Make the same views, one after the other, of another base."""

@@ -19,6 +19,7 @@ from torchstone.conformance.execution.leak import SUSPICIOUS
 from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome, Verdict
 from torchstone.conformance.oracle.pytree import paths
+from torchstone.conformance.oracle.random.distribution import CONSTANT
 from torchstone.conformance.oracle.ulp import ulp
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import DTYPES
@@ -28,7 +29,7 @@ from torchstone.conformance.repro.source import python_source
 HEAD = "wrong"
 WARM, CALLS = 6, 20
 """Calls before memory is looked at, and calls in which it may not grow."""
-DRAWS, DEVIATIONS = 400, 6
+DRAWS, DEVIATIONS, SEEDS = 400, 6, 64
 """Calls whose random numbers are taken together, and how many standard deviations their means may be apart."""
 _FORMS = {Kind.SHAPE: "tuple({}.shape)", Kind.DTYPE: "{}.dtype", Kind.DEVICE: "{}.device"}
 _FORM = "({0}.dtype, tuple({0}.shape))"
@@ -115,7 +116,7 @@ def check(verdict: Verdict | None, results: Results | None) -> Check | None:
     if verdict.kind == Kind.LEAK:
         return _leak()
     if verdict.kind == Kind.DISTRIBUTION:
-        return _distribution()
+        return _constant() if verdict.message.startswith(CONSTANT) else _distribution()
     place = failing_place(verdict)
     if verdict.kind == Kind.STRUCTURE:
         leaf = "[(type(leaf).__name__, getattr(leaf, 'layout', None)) for leaf in tree_leaves({})]"
@@ -245,6 +246,22 @@ def _leak() -> Check:
             f'    raise SystemExit(f"{HEAD} {Kind.LEAK}: {{grown / 2**20:.1f}} MB more with each call")',
         ],
         ['print(f"right: {grown / 2**20:.1f} MB more with each call")'],
+    )
+
+
+def _constant() -> Check:
+    """A check that numbers are others with some other seed."""
+    return Check(
+        [
+            "drawn = []",
+            f"for seed in range({SEEDS}):",
+            "    torch.manual_seed(seed)",
+            "    leaves = [leaf for leaf in tree_leaves(compiled(*inputs())) if isinstance(leaf, torch.Tensor)]",
+            "    drawn.append(torch.cat([leaf.double().flatten().nan_to_num() for leaf in leaves]))",
+            "if all(torch.equal(numbers, drawn[0]) for numbers in drawn):",
+            f'    raise SystemExit(f"{HEAD} {Kind.DISTRIBUTION}: {CONSTANT}: {{drawn[0]}}")',
+        ],
+        ['print("right: other numbers with another seed")'],
     )
 
 

@@ -31,6 +31,8 @@ SEEN = 64
 ELEMENTS = 2048
 """Of a larger result as many elements count, picked once."""
 SINGLE, SIGNED = 6, 4
+CONSTANT = "gives the same numbers whatever the seed"
+"""What is wrong with a backend that draws nothing."""
 
 Observation = list[Tensor]
 """The leaves of one run that are numbers, flat, in float64."""
@@ -125,7 +127,7 @@ def compare_distributions(
     evidence |= {"statistic": what, "probability": probability, "expected": quartiles[0], "actual": quartiles[1]}
     constant = all(bool((rows == rows[0]).all()) for rows in stacked[2])
     if constant:
-        return "gives the same numbers whatever the seed", evidence
+        return CONSTANT, evidence
     between = [f"{row[0]:.4g} to {row[4]:.4g}" for row in quartiles]
     return f"{what} is distributed otherwise: {between[1]} in {runs} runs, where eager's is {between[0]}", evidence
 

@@ -225,3 +225,21 @@ def test_a_function_may_be_called_with_names_only() -> None:
     program = lambda x: torch.add(input=x, other=torch.ones(size=(3,)))  # noqa: E731
     x = torch.randn(3)
     torch.testing.assert_close(compile(program, (x,), "evaluator")(x), x + 1)
+
+
+@pytest.mark.parametrize("value", [-8.478373527526855, 1e9, float("inf")])
+def test_a_write_through_an_expanded_tensor_is_what_was_written(value: float) -> None:
+    """PyTorch makes a sum of it: what was there, and the difference."""
+    x = torch.tensor([value, -1.75])
+    for fn in (
+        lambda t: torch.meshgrid([t], indexing="ij")[0].sinc_(),
+        lambda t: t.clone().expand(1, 2).sinc_(),
+        lambda t: t.expand(-1).copy_(t / 3),
+    ):
+        found = compile(fn, (x.clone(),), target="linalg")(x.clone())
+        torch.testing.assert_close(found, fn(x.clone()), equal_nan=True)
+
+
+def test_a_write_to_one_of_the_rows_that_are_one_is_refused() -> None:
+    with pytest.raises(Unsupported, match="a part of an expanded tensor"):
+        compile(lambda t: t.expand(3, 2)[0].sinc_(), (torch.ones(2),), target="linalg")

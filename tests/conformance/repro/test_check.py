@@ -215,6 +215,19 @@ def test_a_script_compares_distributions_of_random_numbers(tmp_path: Path, monke
     runpy.run_path(str(script))
 
 
+def test_a_script_says_of_numbers_that_no_seed_changes_that_they_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = _one("torch.bernoulli", torch.full((16,), 0.5))
+    monkeypatch.setattr(bent, "bend", lambda result, args: torch.zeros(16))
+    script = tmp_path / "script.py"
+    script.write_text(render_script(case, f"{__name__}:bent", run_case(case, bent)))
+    with pytest.raises(SystemExit, match="wrong distribution: gives the same numbers whatever the seed"):
+        runpy.run_path(str(script))
+    monkeypatch.setattr(bent, "bend", lambda result, args: result.flip(0))
+    runpy.run_path(str(script))
+
+
 def graph_compiler(graph: torch.fx.GraphModule, example: Any) -> Callable[..., Any]:
     """A backend of ``torch.compile``, which gives one more."""
     return lambda *args: [result + 1 for result in graph(*args)]
