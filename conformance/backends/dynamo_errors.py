@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torchstone.compiler._torch import control_flow, dynamo, symbolic_shapes
+from torchstone.compiler._torch import dynamo
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 
 
@@ -15,6 +15,8 @@ def told_apart(lines: int = 6) -> Iterator[None]:
 
     ``lines``: how many of PyTorch's message are kept.
     """
+    from torchstone.compiler._torch import control_flow, symbolic_shapes  # which load torch
+
     try:
         yield
     except (BackendError, BackendUnsupported):
