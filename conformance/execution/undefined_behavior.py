@@ -114,6 +114,13 @@ def _places(given: Mapping[str, Any]) -> str | None:
     return None
 
 
+@_RULES.register("_chunk_cat")
+def _chunks(given: Mapping[str, Any]) -> str | None:
+    if given["tensors"] and not given["tensors"][0].dim():
+        return "_chunk_cat: of tensors without a dim eager reads sizes that there are none of"
+    return None
+
+
 @_RULES.register("multi_margin_loss", "multilabel_margin_loss_forward")
 def _rows(given: Mapping[str, Any]) -> str | None:
     if not given["self"].numel() and given["reduction"] != 0:

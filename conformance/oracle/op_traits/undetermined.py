@@ -91,6 +91,7 @@ UNDEFINED_BEHAVIOR = Trait(
         _batch_norm_with_update="as native_batch_norm",
         _batch_norm_with_update_functional="as native_batch_norm",
         _batch_norm_no_update="as native_batch_norm",
+        _chunk_cat="tensors without a dim: eager reads sizes that there are none of",
         _ctc_loss="a target that is none of the classes",
         _fft_c2r="three dims or more, one of them long",
         logit_backward="an eps of NaN",

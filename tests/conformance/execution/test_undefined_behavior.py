@@ -83,3 +83,11 @@ def test_a_target_that_is_none_of_the_classes_is_undefined(target: int, undefine
     call = Call("torch.nn.functional.ctc_loss", tuple(map(Ref, inputs)), {}, "y")
     case = Case(Program(tuple(inputs), (call,), Ref("y")), inputs, "test", "nn.functional.ctc_loss", "float32")
     assert ("none of the classes" in undefined_behavior(case)) == undefined
+
+
+@pytest.mark.parametrize(("shape", "undefined"), [((), True), ((3,), False)])
+def test_chunks_of_no_dim_are_undefined(shape: tuple[int, ...], undefined: bool) -> None:
+    call = Call("torch._chunk_cat", ([Ref("x"), Ref("x")], 0, 1), {}, "y")
+    case = Case(Program(("x",), (call,), Ref("y")), {"x": torch.ones(shape)}, "test", "_chunk_cat", "float32")
+    assert ("without a dim" in undefined_behavior(case)) == undefined
+    assert has_special_values(case) is (None if undefined else False)
