@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torchstone.compiler._torch.dynamo import declines_control_flow
 from torchstone.compiler._torch.names import uses
 
 
@@ -42,7 +43,7 @@ def functionalized_under(mode: type, base: type, refused: Callable[[str, Excepti
             try:
                 return rule(*args, **kwargs)
             except Exception as error:
-                if declined(error):
+                if declines_control_flow(error):
                     raise refused(name, error) from error
                 raise
 
@@ -51,13 +52,6 @@ def functionalized_under(mode: type, base: type, refused: Callable[[str, Excepti
     for name in ("cond", "while_loop"):
         rules = getattr(torch.ops.higher_order, name).python_key_table
         rules[mode] = asked(name, rules[base])
-
-
-@uses("torch._dynamo.exc.UncapturedHigherOrderOpError", "torch._higher_order_ops.utils")
-def declined(error: Exception) -> bool:
-    """Say whether PyTorch declines a function of control flow: it writes, shares memory, or changes a layout."""
-    kinds = ("UncapturedHigherOrderOpError", "UnsupportedAliasMutationException")
-    return type(error).__name__ in kinds or "might be aliasing the input" in str(error)
 
 
 @uses("torch.utils._python_dispatch._get_current_dispatch_mode_stack", "torch.ops.higher_order.cond.python_key_table")

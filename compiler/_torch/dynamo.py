@@ -47,6 +47,13 @@ def is_loaded() -> bool:
     return _DYNAMO in sys.modules
 
 
+@uses("torch._dynamo.exc.UncapturedHigherOrderOpError", "torch._higher_order_ops.utils")
+def declines_control_flow(error: Exception) -> bool:
+    """Say whether PyTorch declines a function of control flow: it writes, shares memory, or changes a layout."""
+    kinds = ("UncapturedHigherOrderOpError", "UnsupportedAliasMutationException")
+    return type(error).__name__ in kinds or "might be aliasing the input" in str(error)
+
+
 def takes_one_list(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a compiled function as one that takes its arguments in a list, which it clears; return it."""
     fn.__dict__["_boxed_call"] = True

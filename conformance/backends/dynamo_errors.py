@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torchstone.compiler._torch import dynamo
+from torchstone.compiler._torch import dynamo, symbolic_shapes
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 
 
@@ -15,8 +15,6 @@ def told_apart(lines: int = 6) -> Iterator[None]:
 
     ``lines``: how many of PyTorch's message are kept.
     """
-    from torchstone.compiler._torch import control_flow, symbolic_shapes  # which load torch
-
     try:
         yield
     except (BackendError, BackendUnsupported):
@@ -27,11 +25,11 @@ def told_apart(lines: int = 6) -> Iterator[None]:
         inner = error.inner_exception  # a branch that hangs on data is seen as late as in a decomposition
         if isinstance(inner, BackendUnsupported):
             raise inner from error
-        if isinstance(inner, symbolic_shapes.GuardOnDataDependentSymNode) or control_flow.declined(inner):
+        if isinstance(inner, symbolic_shapes.GuardOnDataDependentSymNode) or dynamo.declines_control_flow(inner):
             raise BackendUnsupported(_brief(error, lines), "capture") from error
         raise BackendError(_brief(error, lines), "compile") from error
     except dynamo.TorchDynamoException as error:
-        if control_flow.declined(error):
+        if dynamo.declines_control_flow(error):
             raise BackendUnsupported(_brief(error, lines), "capture") from error
         raise BackendError(_brief(error, lines), "capture") from error
     except Exception as error:
