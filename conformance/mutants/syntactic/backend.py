@@ -36,7 +36,7 @@ class _Fingerprints:
 class MutatedSource(Linalg):
     """``linalg`` compiled from a source with a mutation; without an option, from the source as it is."""
 
-    options = _Fingerprints()  # type: ignore[assignment]
+    options = _Fingerprints()
     fingerprint = ""
 
     def configured(self, options: Sequence[str]) -> MutatedSource:
