@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from torchstone.compiler._torch import dynamo
+from torchstone.compiler.capture.expansions import ExactExpansions
 from torchstone.compiler.capture.export import aot
 from torchstone.compiler.capture.memory.layouts import drawn_into_out
 from torchstone.compiler.capture.trace.tracer_overrides import integer_blends_refused
@@ -47,7 +48,7 @@ def backend(
         return _compile(graph, fakes, target, settings["library_calls"], own)
 
     drawn_into_out(module.graph)
-    with integer_blends_refused():
+    with integer_blends_refused(), ExactExpansions():
         return dynamo.aot_autograd(fw_compiler=compile_graph)(module, inputs)
 
 

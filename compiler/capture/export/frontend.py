@@ -25,6 +25,7 @@ from torchstone.compiler._torch.modes import DisableTorchFunction
 from torchstone.compiler._torch.operators import OpOverload
 from torchstone.compiler._torch.pytrees import TreeSpec, tree_leaves
 from torchstone.compiler._torch.tensors import storage_key
+from torchstone.compiler.capture.expansions import ExactExpansions
 from torchstone.compiler.capture.export.named_sizes import NamedSizes
 from torchstone.compiler.capture.leaf_gradients import keep_data
 from torchstone.compiler.capture.leaves import Computed, Number, Plain
@@ -269,7 +270,10 @@ def _functionalize(program: torch.export.ExportedProgram) -> torch.export.Export
         # PyTorch 2.13 copies its own deprecated LeafSpec here; a user can do nothing about it.
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
         try:
-            return program.run_decompositions(apart)
+            with ExactExpansions():
+                return program.run_decompositions(apart)
+        except Unsupported:
+            raise
         except Exception as error:  # anything: decompositions of PyTorch run
             raise_bug(error)
             raise Unsupported(_message(error), stage="capture") from error

@@ -17,7 +17,6 @@ from torchstone.compiler._torch.functionalization import (
     has_effects,
     replay_views,
     views_to,
-    was_expanded,
     was_moved,
     was_reshaped,
     was_written,
@@ -26,6 +25,7 @@ from torchstone.compiler._torch.functionalization import (
 from torchstone.compiler._torch.modes import DisableTorchFunction, no_dispatch_modes
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.tensors import storage_key
+from torchstone.compiler.capture.expansions import expanded_exactly
 from torchstone.compiler.capture.leaves import View
 from torchstone.compiler.capture.memory.layouts import Layouts
 from torchstone.compiler.capture.memory.memory_calls import MemoryCalls
@@ -56,12 +56,7 @@ class _Functionalize(FunctionalTensorMode):
                     self.bases.setdefault(storage_key(leaf), leaf)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.aten.expand.default and _expands_nothing(*args[:2]):
-            # PyTorch takes a write through an expanded tensor for a sum of what changes, which rounds, and has no
-            # infinities.
-            func, args, kwargs = torch.ops.aten.view.default, (args[0], _sizes_of(*args[:2])), {}
-        elif schema_of(func).is_mutable and any(map(was_expanded, _written(func, args, kwargs or {}))):
-            raise Unsupported(f"{func} writes to a part of an expanded tensor", stage="capture", op=str(func))
+        func, args, kwargs = expanded_exactly(func, args, kwargs or {})
         if not has_effects(func):
             moved = args[0] if func.overloadpacket is torch.ops.aten.set_ else None
             with (
@@ -84,29 +79,8 @@ class _Functionalize(FunctionalTensorMode):
         # PyTorch threads a token through the ops whose order matters; a graph of ours keeps their order anyway.
         below = PythonFunctionalizeAPI()
         with below.redispatch_to_next():
-            args, kwargs = below.unwrap_tensors((args, kwargs or {}))
+            args, kwargs = below.unwrap_tensors((args, kwargs))
             return below.wrap_tensors(func(*args, **kwargs))
-
-
-def _written(func: Any, args: Any, kwargs: Any) -> Iterator[FunctionalTensor]:
-    """The tensors that an op writes to."""
-    for at, argument in enumerate(schema_of(func).arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[at] if at < len(args) else kwargs.get(argument.name)
-            yield from (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, FunctionalTensor))
-
-
-def _sizes_of(tensor: torch.Tensor, sizes: Sequence[Any]) -> list[Any]:
-    """The sizes that a tensor is expanded to, those it keeps among them."""
-    added = len(sizes) - tensor.dim()
-    kept = [*sizes[:added], *tensor.shape]
-    return [own if isinstance(size, int) and size == -1 else size for size, own in zip(sizes, kept, strict=True)]
-
-
-def _expands_nothing(tensor: torch.Tensor, sizes: Sequence[Any]) -> bool:
-    """Whether no element comes to lie in two places, for all that is known without a guard."""
-    own = [1] * (len(sizes) - tensor.dim()) + list(tensor.shape)
-    return [str(size) for size in _sizes_of(tensor, sizes)] == [str(size) for size in own]
 
 
 def _declined(op: str, error: Exception) -> Unsupported:

@@ -240,6 +240,35 @@ def test_a_write_through_an_expanded_tensor_is_what_was_written(value: float) ->
         torch.testing.assert_close(found, fn(x.clone()), equal_nan=True)
 
 
+def expanded_sizes(t: torch.Tensor) -> torch.Tensor:
+    y = t * 1
+    y.expand(1, t.shape[0]).exp_()
+    return y
+
+
+def expanded_to_another(t: torch.Tensor) -> torch.Tensor:
+    y = t * 1
+    torch.broadcast_tensors(y, t.new_ones(1))[0].exp_()
+    return y
+
+
+@pytest.mark.parametrize("program", [expanded_sizes, expanded_to_another])
+def test_so_it_is_at_any_size_and_as_a_backend_of_torch_compile(program: Any) -> None:
+    """PyTorch functionalizes there, in a way of its own: of exp(-30) beside -30 it leaves 0."""
+    x = torch.tensor([-30.0, 0.0, 1.0])
+    wanted = program(x)
+    assert wanted[0] > 0
+    dynamic = compile(program, (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    torch.testing.assert_close(dynamic(x), wanted, atol=0, rtol=1e-6)
+    torch.testing.assert_close(dynamic(x.repeat(2)), program(x.repeat(2)), atol=0, rtol=1e-6)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(program, backend="torchstone")(x), wanted, atol=0, rtol=1e-6)
+
+
 def test_a_write_to_one_of_the_rows_that_are_one_is_refused() -> None:
-    with pytest.raises(Unsupported, match="a part of an expanded tensor"):
-        compile(lambda t: t.expand(3, 2)[0].sinc_(), (torch.ones(2),), target="linalg")
+    def program(t: torch.Tensor) -> torch.Tensor:
+        return t.expand(3, t.shape[0])[0].sinc_()
+
+    for sizes in (None, ({0: torch.export.Dim.AUTO},)):
+        with pytest.raises(Unsupported, match="a part of an expanded tensor"):
+            compile(program, (torch.ones(2),), target="linalg", dynamic_shapes=sizes)
