@@ -266,12 +266,11 @@ def _functionalize(program: torch.export.ExportedProgram) -> torch.export.Export
     ops = {n.target for n in program.graph.nodes if isinstance(n.target, OpOverload)}
     table = torch.export.default_decompositions()
     apart: dict[Any, Any] = {op: table[op] for op in ops if is_composite(op) and op in table}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), ExactExpansions():
         # PyTorch 2.13 copies its own deprecated LeafSpec here; a user can do nothing about it.
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
         try:
-            with ExactExpansions():
-                return program.run_decompositions(apart)
+            return program.run_decompositions(apart)
         except Unsupported:
             raise
         except Exception as error:  # anything: decompositions of PyTorch run
