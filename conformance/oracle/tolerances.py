@@ -71,9 +71,10 @@ run in thirteen strays further than twelve others, few twice as far."""
 SUB_ULP_STEP = 2.0**-12
 """In ULPs: how far inputs are moved to see whether they lie exactly on a discontinuity."""
 
-MAX_SPACING_RATIO = 16.0
+MAX_SPACING_RATIO = 8.0
 """Ratio of distances: how far a number may be from the next of many runs, in the median spacing of the eight on that
-side, where no search tells (float64 has no runs between its neighbours). Beyond all runs: a quarter of it."""
+side, where no search tells (float64 has no runs between its neighbours). Beyond all runs: a quarter of it. Among runs
+that are as dense on either side one right number in 2**16 is further from both."""
 
 MAX_SPREAD_GROWTH = 8.0
 """Ratio of spreads: how many times further than in the first few runs of the rounding model an element may stray in a
