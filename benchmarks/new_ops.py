@@ -1,4 +1,4 @@
-"""How long the fuzzer takes to find a bug in each of twenty-four new ops: six it was developed on, eighteen held out.
+"""How long the fuzzer takes to find a bug in each of twenty-four new ops: eighteen it was developed on, six held out.
 
 Half of the ops have no sample function. A bug is found with the first wrong result that is reduced. The time is that of
 the command: learning what the op takes, looking at its promises, and the cases on the backend. With ``--right`` the

@@ -59,7 +59,7 @@ Calls: TypeAlias = dict[str, dict[str, list[str]]]
 """ATen ops by database op, ``forward`` and ``backward``."""
 
 
-class _Recording(TorchDispatchMode):
+class RecordedOps(TorchDispatchMode):
     def __init__(self, seen: set[str]) -> None:
         super().__init__()
         self.seen = seen
@@ -77,7 +77,7 @@ def calls_of(op: str) -> dict[str, list[str]]:
     cases = [entry for entry in opinfo.iterate([op], chosen, LIMIT) if isinstance(entry, Case)]
     turned = [apply(case, "backward") for case in cases[:2]]
     for way, case in [*(("forward", c) for c in cases), *(("backward", c) for c in turned if isinstance(c, Case))]:
-        with warnings.catch_warnings(), torch.no_grad(), _Recording(seen[way]):
+        with warnings.catch_warnings(), torch.no_grad(), RecordedOps(seen[way]):
             warnings.simplefilter("ignore")
             try:
                 if not undefined_behavior(case):
@@ -194,12 +194,12 @@ def may_fail(case: Case, backend: PlantedBackend) -> bool:
             return False
         try:
             compiled = backend.compile(case.program, case.fresh_args())
-            return not all(_same(expected, observe(compiled, case.fresh_args())) for _ in range(2))
+            return not all(same_results(expected, observe(compiled, case.fresh_args())) for _ in range(2))
         except Exception:  # the backend refuses it
             return True
 
 
-def _same(left: Observed, right: Observed) -> bool:
+def same_results(left: Observed, right: Observed) -> bool:
     """Whether two runs left the same bits everywhere."""
     mine, others = (flatten((run.outputs, run.inputs)) for run in (left, right))
     return len(mine) == len(others) and all(
@@ -235,7 +235,7 @@ def try_stage(bug: PlantedBug, stage: str, ops: list[str], seconds: float) -> di
         _mark(bug.name, stage)
         row["shown"] = row.get("shown", 0) + 1
         row.setdefault("outcomes", {}).setdefault(str(verdict.outcome), case.id)
-        if verdict.failed and all(run_case(case, right).outcome in _RIGHT for right in _controls()):
+        if verdict.failed and all(run_case(case, right).outcome in _RIGHT for right in right_backends()):
             row |= {"found": case.id, "outcome": str(verdict.outcome), "kind": verdict.kind}
             break
     return row | {"tried": tried, "seconds": round(time.process_time() - started, 2)}
@@ -245,7 +245,7 @@ _RIGHT = frozenset({Outcome.PASS, Outcome.FALLBACK})
 
 
 @functools.cache
-def _controls() -> tuple[Any, ...]:
+def right_backends() -> tuple[Any, ...]:
     return load_backend("eager"), load_bug("none")
 
 

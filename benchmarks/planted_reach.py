@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from planted_bugs import _controls, _Recording, _same
+from planted_bugs import RecordedOps, right_backends, same_results
 
 from torchstone.conformance.execution.repeatability import observe
 from torchstone.conformance.execution.run_case import run_case
@@ -54,7 +54,7 @@ def aten_ops(case: Case) -> tuple[set[str], Observed] | None:
         return None
     seen: set[str] = set()
     try:
-        with _Recording(seen):
+        with RecordedOps(seen):
             case.program(*case.fresh_args())
         return seen, observe(case.program, case.fresh_args())
     except Exception:  # eager refuses it
@@ -65,7 +65,7 @@ def shows(bug: PlantedBug, case: Case, expected: Observed) -> bool:
     backend = load_bug(bug.name)
     try:
         compiled = backend.compile(case.program, case.fresh_args())
-        return not all(_same(expected, observe(compiled, case.fresh_args())) for _ in range(2))
+        return not all(same_results(expected, observe(compiled, case.fresh_args())) for _ in range(2))
     except Exception:  # the backend refuses it
         return True
 
@@ -80,7 +80,7 @@ def ask(bug: PlantedBug, case: Case, number: int, expected: Observed, row: Row, 
     row.first = number if row.first < 0 else row.first
     verdict = run_case(case, load_bug(bug.name))
     row.outcomes[str(verdict.outcome)] = row.outcomes.get(str(verdict.outcome), 0) + 1
-    if verdict.failed and all(not run_case(case, right).failed for right in _controls()):
+    if verdict.failed and all(not run_case(case, right).failed for right in right_backends()):
         row.found, row.case = number, "\n".join(map(str, case.program.calls))
 
 
@@ -90,10 +90,9 @@ def measure(options: argparse.Namespace) -> dict[str, Row]:
     rows = {bug.name: Row() for bug in BUGS.values() if bug.held_out is held_out}
     guidance, began = Guidance(), time.monotonic()
     for number in range(options.programs):
-        specials = options.special_values or number % 100 < options.specials
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            case = nth_case(options.seed, number, specials=specials, novelty=guidance)
+            case = nth_case(options.seed, number, specials=options.special_values, novelty=guidance)
             told = aten_ops(case)
             for name, row in rows.items() if told else ():
                 ops = set(BUGS[name].ops)
@@ -129,7 +128,6 @@ def main() -> None:
     parser.add_argument("--half", choices=("shown", "held-out"), default="shown")
     parser.add_argument("--verdicts", type=int, default=4, help="programs that show a bug and are judged, at most")
     parser.add_argument("--special-values", action="store_true", help="in every program")
-    parser.add_argument("--specials", type=int, default=0, help="of a hundred programs, how many have special values")
     parser.add_argument("--json", type=Path, help="write the rows there")
     options = parser.parse_args()
     torch.set_num_threads(1)
