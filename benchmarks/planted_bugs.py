@@ -1,4 +1,4 @@
-"""Which planted bugs a run finds: by its plan; by float32, other dtypes, refused inputs; by variants, all samples.
+"""Which planted bugs a run finds: by its plan; by float32, other dtypes, refused inputs; by every sample and variant.
 
 Each bug (``torchstone.conformance.planted``) is tried on the database ops that call the ATen ops it changes: those of
 their names first, then those that call little else. It is found by a verdict that fails where eager passes the same
@@ -41,18 +41,20 @@ from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.planted import BUGS, PlantedBackend, PlantedBug
 from torchstone.conformance.planted import load as load_bug
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.selection.plan import plan_cases
+from torchstone.conformance.selection.plan import SHARES, plan_cases
 from torchstone.conformance.sources import iterate, load_all, opinfo
 from torchstone.conformance.sources import load as load_source
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, is_run_as_it_is
 
 LIMIT = 4
+NEAREST = 40
+"""Programs that are asked in variants: those that call most of the ops of a bug."""
 DTYPES = ("float32", "bfloat16", "complex64", "int64", "uint8")
-"""The dtypes of variants and of all samples; the stage ``variants`` takes the first one that an op has."""
+"""The dtypes of variants; the stage ``all`` takes the first one that an op has."""
 
 DEFAULT_STAGES = ("float32", "dtypes", "errors")
-STAGES = ("plan", *DEFAULT_STAGES, "variants", "variants-dtypes", "programs", "samples")
+STAGES = ("plan", *DEFAULT_STAGES, "all", "all-dtypes", "programs")
 
 
 Calls: TypeAlias = dict[str, dict[str, list[str]]]
@@ -117,11 +119,22 @@ def samples(op: str, dtype: str, limit: int | None) -> tuple[Case, ...]:
 
 
 @functools.lru_cache(maxsize=4000)
-def varied(op: str, dtype: str, variant: str) -> tuple[Case, ...]:
+def varied(op: str, dtype: str, index: int, variant: str) -> Case | None:
+    """A sample in a variant."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = [apply(case, variant) for case in samples(op, dtype, LIMIT)]
-    return tuple(case for case in found if isinstance(case, Case))
+        found = apply(samples(op, dtype, None)[index], variant)
+    return found if isinstance(found, Case) else None
+
+
+def in_all_variants(op: str, dtypes: list[str]) -> Iterator[Case]:
+    """Every sample in every variant: in those first that are compiled and called as they are, which is soon done."""
+    for as_it_is in (True, False):
+        ways = [name for name in VARIANTS.rows if (VARIANTS.load(name).run is None) is as_it_is]
+        for dtype in dtypes:
+            for index, variant in itertools.product(range(len(samples(op, dtype, None))), ways):
+                if (case := varied(op, dtype, index, variant)) is not None:
+                    yield case
 
 
 @functools.lru_cache(maxsize=1000)
@@ -159,18 +172,16 @@ def cases_of(stage: str, ops: list[str]) -> Iterator[Case]:
     elif stage == "errors":
         refused = [op for op in ops if op in set(load_source("errors").op_names())]
         yield from (entry for entry in iterate({"errors": refused}, None, LIMIT) if isinstance(entry, Case))
-    elif stage in ("variants", "variants-dtypes"):
-        for op, variant in itertools.product(ops[:3], [name for name in VARIANTS.rows if name != DEFAULT]):
-            as_it_is = VARIANTS.load(variant).run is None
-            more = few_dtypes(op)[1:] if as_it_is else []
-            for dtype in few_dtypes(op)[:1] if stage == "variants" else more:
-                yield from varied(op, dtype, variant)
-    elif stage == "programs":
-        yield from near(programs(), ops)
+    elif stage in ("all", "all-dtypes"):
+        chosen = slice(1) if stage == "all" else slice(1, None)
+        turns = itertools.zip_longest(*(in_all_variants(op, few_dtypes(op)[chosen]) for op in ops))
+        yield from (case for turn in turns for case in turn if case is not None)
     else:
-        for op in ops[:3]:
-            for dtype in few_dtypes(op):
-                yield from samples(op, dtype, None)[LIMIT:]
+        for variant in sorted(SHARES["programs"].variants or {DEFAULT}):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = [apply(case, variant) for case in near(programs(), ops)[:NEAREST]]
+            yield from (case for case in found if isinstance(case, Case))
 
 
 @functools.cache
@@ -267,7 +278,8 @@ def measure(bugs: list[PlantedBug], stages: list[str], journal: Path, options: a
         known = read([journal])
         for bug in bugs:
             before = known.get(bug.name, {})
-            if stage in before or (stage != "plan" and any(before[s]["found"] for s in DEFAULT_STAGES if s in before)):
+            earlier = DEFAULT_STAGES if stage in DEFAULT_STAGES else STAGES if stage != "plan" else ()
+            if stage in before or any(before[each]["found"] for each in earlier if each in before):
                 continue
             row = try_stage(bug, stage, ops_of(bug, calls, options.ops), options.seconds)
             with journal.open("a") as file:
@@ -314,8 +326,7 @@ def summary(bugs: Iterable[PlantedBug], rows: dict[str, dict[str, dict[str, Any]
         counts["plan"] += bool(by.get("plan"))
         counts["float32"] += bool(by.get("float32"))
         counts["default"] += default
-        counts["variants"] += default or bool(by.get("variants") or by.get("variants-dtypes"))
-        counts["samples"] += default or bool(by.get("samples"))
+        counts["all"] += any(by.get(stage) for stage in ("plan", *DEFAULT_STAGES, "all"))
         counts["either"] += default or any(by.values())
         complete = all(by.get(s) or (s in by and rows[bug.name][s]["complete"]) for s in STAGES)
         counts["not asked to the end"] += not default and not complete
@@ -324,7 +335,7 @@ def summary(bugs: Iterable[PlantedBug], rows: dict[str, dict[str, dict[str, Any]
 
 def show(rows: dict[str, dict[str, dict[str, Any]]]) -> None:
     """The table by class of the half that is looked at, the names of those not found, and the totals of the other."""
-    columns = ("bugs", "plan", "float32", "default", "variants", "samples", "either", "not asked to the end")
+    columns = ("bugs", "plan", "float32", "default", "all", "either", "not asked to the end")
     print("| class | " + " | ".join(columns) + " |\n| --- |" + " ---: |" * len(columns))
     shown = [bug for bug in BUGS.values() if not bug.held_out]
     groups = dict.fromkeys(bug.group for bug in shown)
@@ -348,7 +359,7 @@ def main() -> None:
     parser.add_argument("--journal", type=Path, default=Path(".torchstone/planted.jsonl"))
     parser.add_argument("--calls", type=Path, default=Path(".torchstone/planted-calls.json"), help="ATen ops by op")
     parser.add_argument("--stage", action="append", choices=STAGES, help="repeatable [default: all]")
-    parser.add_argument("--ops", type=int, default=10, help="ops a bug, at most [10]; 3 in variants and samples")
+    parser.add_argument("--ops", type=int, default=10, help="ops a bug, at most [10]")
     parser.add_argument("--seconds", type=float, default=8.0, help="processor time a bug and stage, at most [8]")
     parser.add_argument("--half", choices=("shown", "held-out", "both"), default="both")
     parser.add_argument("--alone", action="store_true", help="in this process, which a bug may end")

@@ -15,17 +15,16 @@ from functools import partial
 
 import torch
 
-from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.fork import fork
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources.sampling import seeded
 from torchstone.conformance.variants.attempts import attempts
-from torchstone.conformance.variants.support import taken
+from torchstone.conformance.variants.support import complaint
 
 SECONDS = 10
 """Of the processor's time that a fork may take."""
 
-REFUSED = 2
+REFUSED = 4
 """Programs of each kind that a backend has to refuse, at most."""
 
 
@@ -50,9 +49,19 @@ def answers(questions: Sequence[Callable[[], bool]], most: int) -> list[bool]:
 
 
 def refused(cases: Iterable[Case]) -> list[Case]:
-    """The first few that eager refuses; what ends its process is no case."""
-    found = list(cases)
-    told = answers([lambda case=case: not undefined_behavior(case) and not taken(case) for case in found], REFUSED)
+    """The first of each kind that eager refuses: with words that it had for none before, whatever the numbers in them.
+
+    What ends eager's process is no case.
+    """
+    found, heard = list(cases), {""}
+
+    def is_new(case: Case) -> bool:
+        words = complaint(case)
+        before = words in heard
+        heard.add(words)
+        return not before
+
+    told = answers([partial(is_new, case) for case in found], REFUSED)
     return [case for case, yes in zip(found, told, strict=False) if yes]
 
 

@@ -38,7 +38,7 @@ from torchstone.conformance.variants.support import answer, change_inputs, reads
 from torchstone.conformance.variants.ties import tied
 from torchstone.conformance.variants.values import extremes_placed, special
 
-PARTS, ROWS = 12, 40
+PARTS, ROWS = 16, 64
 """Parts of a program, and rows of the array that are tried for them."""
 STEP = 23
 """Rows further on the next sample of an op begins: about as many as one takes, and no divisor of the rows there are."""
@@ -47,8 +47,8 @@ DRAWN, WAYS = 8, 16
 asked."""
 
 FIRST = (
-    "", "empty", "ties", "arguments", "", "scalar", "mixed", "halves", "columns", "", "single", "places", "odd", "wide",
-    "dims",
+    "", "empty", "ties", "arguments", "line", "scalar", "mixed", "halves", "columns", "", "single", "places", "odd",
+    "wide", "dims",
 )  # fmt: skip
 ON_TOP = ("gradients", "special", "arguments", "extremes", "gradients", "magnitudes", "arguments", "negative")
 """What is changed, and what is changed on top of it. Nothing leaves a sample and a dtype as they are. Gradients and
@@ -187,7 +187,7 @@ def _drawn(case: Case) -> Iterable[Case]:
 LEVELS = {
     "empty": Level("sizes", _emptied(emptied, lambda tensor: tensor[:0])),
     "columns": Level("sizes", _emptied(without_columns, lambda tensor: tensor[..., :0])),
-    **{name: Level("sizes", _variant(name)) for name in ("scalar", "single", "odd", "dims")},
+    **{name: Level("sizes", _variant(name)) for name in ("scalar", "single", "line", "odd", "dims")},
     "mixed": Level("operands", lambda case: mixed_operands(case, DRAWN)),
     "places": Level("operands", _one(narrow_places)),
     "wide": Level("operands", _variant("wide")),

@@ -42,6 +42,7 @@ VARIANTS: Registry[Variant] = Registry(
         "ties": f"{_HERE}.ties:TIES",
         "scalar": f"{_HERE}.shapes:SCALAR",
         "line": f"{_HERE}.shapes:LINE",
+        "ranks": f"{_HERE}.shapes:RANKS",
         "empty": f"{_HERE}.shapes:EMPTY",
         "single": f"{_HERE}.shapes:SINGLE",
         "odd": f"{_HERE}.shapes:ODD",
@@ -80,7 +81,7 @@ VARIANTS: Registry[Variant] = Registry(
 
 BUNDLES: Mapping[str, tuple[str, ...]] = {
     "values": ("special", "extremes", "magnitudes", "shifted", "small", "halves", "ties", "uniform"),
-    "sizes": ("odd", "square", "single", "line", "dims", "long"),
+    "sizes": ("odd", "square", "single", "line", "ranks", "dims", "long"),
     "layouts": ("strided", "transposed", "offset", "channels_last", "expanded"),
     "operands": ("empty", "scalar", "smaller", "wide", "mixed", "same", "large"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -48,6 +49,43 @@ def scalar(case: Case) -> Case:
     places = [name for name in list(case.inputs)[1:] if changed.inputs[name].dtype in (torch.int32, torch.int64)]
     inputs = {name: t.zero_() if name in places else t for name, t in changed.inputs.items()}
     return changed.replace(inputs=inputs, program=case.program.rewrite(lambda call: along.get(call.result, call)))
+
+
+def _without_dim(tensor: Tensor) -> Tensor:
+    return tensor[0].clone() if tensor.shape[0] else tensor.sum(0).to(tensor.dtype)
+
+
+def _with_dim(tensor: Tensor) -> Tensor:
+    return torch.stack([tensor, tensor.flip(0)])
+
+
+def _changed(change: Callable[[Tensor], Tensor], chosen: list[Tensor], tensor: Tensor) -> Tensor:
+    return change(tensor) if any(tensor is each for each in chosen) else tensor
+
+
+def other_ranks(case: Case) -> list[Case]:
+    """The case with a leading dim less, and with one more, as far as eager takes that.
+
+    Of all inputs that have most dims; where eager takes nothing of that, of each of them alone.
+    """
+    most = max((tensor.dim() for tensor in case.args), default=0)
+    longest = [name for name, tensor in case.inputs.items() if tensor.dim() == most > 0]
+    found = []
+    for change in (_without_dim, _with_dim):
+        for names in dict.fromkeys((tuple(longest), *((name,) for name in longest))):
+            with contextlib.suppress(NotApplicable, NotImplementedError):
+                changed = change_inputs(case, partial(_changed, change, [case.inputs[name] for name in names]), "")
+                if taken(changed):
+                    found.append(changed)
+                    break
+    return found
+
+
+def _ranks(case: Case) -> Case:
+    """The case with a leading dim less and with one more, in one program."""
+    if not (found := other_ranks(case)):
+        raise NotApplicable("eager takes no other number of dims")
+    return together(found)
 
 
 def _is_given(call: Call, told: Call) -> bool:
@@ -132,16 +170,22 @@ def _longer(tensor: Tensor, dim: int) -> Iterator[Tensor]:
         yield resized(tensor, dim, tensor.shape[dim] + 2)
 
 
+def _grown(least: int, tensor: Tensor) -> Tensor:
+    for axis, size in enumerate(tensor.shape):
+        if size >= least:
+            tensor = resized(tensor, axis, size + 1 + size % 2)
+    return tensor
+
+
 def _odd(case: Case) -> Case:
-    """Make every size from 2 on odd and larger; sizes that are equal stay equal."""
-
-    def grown(tensor: Tensor) -> Tensor:
-        for axis, size in enumerate(tensor.shape):
-            if size > 1:
-                tensor = resized(tensor, axis, size + 1 + size % 2)
-        return tensor
-
-    return change_inputs(case, grown, "no input has a size above 1")
+    """Make every size from 2 on odd and larger; then those of 1, too, if eager takes that. Equal sizes stay equal."""
+    sizes, none = {size for tensor in case.args for size in tensor.shape}, "no input has a size that may be larger"
+    found = [change_inputs(case, partial(_grown, 2), none)] if max(sizes, default=0) > 1 else []
+    if 1 in sizes and taken(larger := change_inputs(case, partial(_grown, 1), none)):
+        found.append(larger)
+    if not found:
+        raise NotApplicable(none)
+    return together(found)
 
 
 def with_equal_sizes(tensor: Tensor) -> Tensor:
@@ -160,6 +204,7 @@ def _square(case: Case) -> Case:
 # Eager is left to the worker: an op that counts on a dim may end the process for a scalar, as ``_chunk_cat`` does.
 SCALAR = Variant("Every input 0-d.", scalar, try_eager=False)
 LINE = Variant("Every input in one dim.", line)
+RANKS = Variant("A leading dim less, and one more.", _ranks, try_eager=False)
 EMPTY = Variant("No rows, and no columns: sizes of 0.", both_emptied)
 SMALLER = Variant(
     "Each operand in turn smaller than the others, which it is repeated for, or longer where they allow it.", smaller

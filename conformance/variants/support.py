@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -97,6 +98,17 @@ def determined(program: Program, args: tuple[Tensor, ...]) -> list[Any]:
 def taken(case: Case) -> bool:
     """Whether eager takes the case."""
     return answer(case) is not None
+
+
+def complaint(case: Case) -> str:
+    """What eager says where it refuses the case, without its numbers; "" where it takes it, or may do anything."""
+    try:
+        with torch.no_grad():
+            if not undefined_behavior(case):
+                determined(case.program, case.fresh_args())
+    except Exception as error:
+        return re.sub(r"\d+", "0", f"{type(error).__name__}: {error}")
+    return ""
 
 
 def alike(one: list[Any], other: list[Any]) -> bool:

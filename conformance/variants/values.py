@@ -52,7 +52,7 @@ def special_values(dtype: torch.dtype) -> list[float]:
     if not _is_float(dtype):
         return []
     info = torch.finfo(dtype)
-    values = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, info.max]
+    values = [math.inf, -math.inf, 0.0, -0.0, math.nan, 1.0, -1.0, info.max]
     return values + (
         [2.0, -2.0, 0.5, -0.5] if dtype.is_complex else [info.min, info.tiny / 2, -info.tiny / 2, -math.nan]
     )
@@ -89,9 +89,10 @@ def uniform_values(dtype: torch.dtype) -> list[object]:
     return [FIRST, info.min, 0, info.max, *((NEGATIVE, POSITIVE) if info.min < 0 else ())]
 
 
-REPEATED, TIMES = 1 << 12, 4
+REPEATED, TIMES = 1 << 12, 6
 """Elements of an input up to which a program is asked so often, with rows of other kinds, where it has fewer groups
-than there are values. Two values of a group are then neighbours in the list: inf and -inf, 0 and -0."""
+than there are values. Two values of a group are then neighbours in the list: inf and -inf, 0 and -0. So often, a sum of
+all elements meets each of the special values."""
 
 LARGEST_RESULT = 1 << 18
 """Elements: inputs do not grow beyond what gives more of them."""
@@ -120,15 +121,15 @@ class Placed:
         if not found:
             raise NotApplicable("each result depends on one element of an input")
         there = max(int(those.group.max()) + 1 for those in found.values())
-        times = 1
+        places = max(len(self._places(those, 0)) for those in found.values())
+        met = there + places - 1  # values that follow each other in the list, in one program
         few = self.whole or there < levels
-        if few and case.args[0].numel() <= REPEATED:
-            times = min(-(-levels // there), most)
+        times = min(-(-levels // met), most) if few and case.args[0].numel() <= REPEATED else 1
         if few:  # samples take turns: a sum of all elements has one row
             first = next(iter(found))
             for column in range(self._columns(case.inputs[first], found[first], 0)):
-                begins[column] = case.index * TIMES * there + column
-        return together([self._filled(case, found, [at + there * n for at in begins]) for n in range(times)])
+                begins[column] = case.index * (TIMES if self.whole else 1) * met + column
+        return together([self._filled(case, found, [at + met * n for at in begins]) for n in range(times)])
 
     def _filled(self, case: Case, found: dict[str, Groups], begins: Sequence[int]) -> Case:
         column, inputs = 0, dict(case.inputs)

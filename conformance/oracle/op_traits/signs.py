@@ -34,10 +34,10 @@ WRITES_IN_ANY_ORDER = Trait(
 KEEPS_SIGN_OF_ZERO = Trait(
     "Rounds, and keeps the sign of zero",
     Names.ATEN,
-    each("hardtanh mul"),
+    each("add div hardtanh mul rsub sqrt sub"),
     reason=(
-        "IEEE 754 prescribes the sign of a product, and clamping moves numbers. The other ops that keep it are "
-        "those that never round, choose nothing among equals, and write each place once."
+        "IEEE 754 prescribes the sign of a sum of two, a product, a quotient and a root, and clamping moves numbers. "
+        "The other ops that keep it are those that never round, choose nothing among equals, and write each place once."
     ),
     effect="Where every step of a program keeps the signs of zeros, they have to be eager's.",
     read_by=("conformance.oracle.exactness.signed_zero",),
