@@ -55,13 +55,13 @@ def divert_aborts(module: Any, provider: Bindings, entry: str = "main") -> tuple
 
 
 class _Flow:
-    """The blocks of a function, by position, and where it allocates and frees."""
+    """The blocks of a function, by position, and where it allocates and frees: sets of allocations are bits."""
 
     def __init__(self, blocks: list[Any]) -> None:
         positions = {block: i for i, block in enumerate(blocks)}
         self.successors = [[positions[s] for s in block.successors] for block in blocks]
-        # Position of an allocation, position of its release, and the call that releases it.
-        self.pairs: list[tuple[int, int, Any]] = []
+        self.allocated, self.released = [0] * len(blocks), [0] * len(blocks)
+        self.releases: list[Any] = []
         for position, block in enumerate(blocks):
             for op in block.operations:
                 if _calls(op.operation) in ("free", "_mlir_memref_to_llvm_free"):
@@ -71,27 +71,32 @@ class _Flow:
                         "aligned_alloc",
                         "_mlir_memref_to_llvm_alloc",
                     ):
-                        self.pairs.append((positions[source.block], position, op.operation))
+                        bit = 1 << len(self.releases)
+                        self.allocated[positions[source.block]] |= bit
+                        self.released[position] |= bit
+                        self.releases.append(op.operation)
+        self.held = self._held()
 
     def unreleased(self, block: int) -> list[Any]:
         """Return the releases of what is certainly allocated on the way to a block, and not released yet."""
-        return [
-            call
-            for allocated, released, call in self.pairs
-            if not self._reaches(0, block, avoiding=allocated)
-            and not any(self._reaches(s, block, avoiding=allocated) for s in self.successors[released])
-        ]
+        return [call for number, call in enumerate(self.releases) if self.held[block] >> number & 1]
 
-    def _reaches(self, start: int, end: int, *, avoiding: int) -> bool:
-        seen, pending = {avoiding}, [start]
+    def _held(self) -> list[int]:
+        """What each block finds allocated on every way to it, and released on none since."""
+        everything = (1 << len(self.releases)) - 1
+        found = [everything] * len(self.successors)
+        found[0] = 0
+        pending = [0]
+        met = [False] * len(self.successors)
         while pending:
             block = pending.pop()
-            if block == end and block not in seen:
-                return True
-            if block not in seen:
-                seen.add(block)
-                pending.extend(self.successors[block])
-        return False
+            met[block] = True
+            leaves = (found[block] | self.allocated[block]) & ~self.released[block]
+            for successor in self.successors[block]:
+                if found[successor] & leaves != found[successor] or not met[successor]:
+                    found[successor] &= leaves
+                    pending.append(successor)
+        return found
 
 
 def _calls(op: Any) -> str:
