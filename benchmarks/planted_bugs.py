@@ -1,8 +1,9 @@
 """Which planted bugs a run finds: by its plan; by float32, other dtypes, refused inputs; by every sample and variant.
 
-Each bug (``torchstone.conformance.planted``) is tried on the database ops that call the ATen ops it changes: those of
-their names first, then those that call little else. It is found by a verdict that fails where eager passes the same
-case, as a backend and under a dispatch mode that changes nothing. A bug in no op is tried on ops drawn by its name.
+Each bug (``torchstone.conformance.planted``) is tried on the ops that call the ATen ops it changes: those first that
+show it, then those of their names, then those that call little else. It is found by a verdict that fails where eager
+passes the same case, as a backend and under a dispatch mode that changes nothing. A bug in no op is tried on ops drawn
+by its name.
 Half of the bugs are held out: of these the tables give numbers, and no names.
 
 A case of a bug in an op is only judged if the backend's bits are not eager's: its verdict could not fail otherwise.
@@ -42,12 +43,19 @@ from torchstone.conformance.planted import BUGS, PlantedBackend, PlantedBug
 from torchstone.conformance.planted import load as load_bug
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.selection.plan import SHARES, plan_cases
-from torchstone.conformance.sources import iterate, load_all, opinfo
+from torchstone.conformance.sources import Source, iterate, load_all
 from torchstone.conformance.sources import load as load_source
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, is_run_as_it_is
 
+COMPUTED = [name for name in PLANNED_SOURCES if name not in ("errors", "programs")]
+"""The sources whose ops a bug is tried on."""
+
 LIMIT = 4
+SAMPLES = 64
+"""Samples of an op that are looked at for the ATen ops they call."""
+FIRST, LOOKED_AT = 2, 80
+"""Samples of each dtype, and ops, that are looked at for whether they show a bug."""
 NEAREST = 40
 """Programs that are asked in variants: those that call most of the ops of a bug."""
 DTYPES = ("float32", "bfloat16", "complex64", "int64", "uint8")
@@ -71,12 +79,22 @@ class RecordedOps(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def op_names() -> list[str]:
+    """The ops of the sources whose cases have to be computed, each once."""
+    return list(dict.fromkeys(op for name in COMPUTED for op in load_source(name).op_names()))
+
+
+@functools.cache
+def source_of(op: str) -> Source:
+    return next(source for name in COMPUTED if op in (source := load_source(name)).op_names())
+
+
 def calls_of(op: str) -> dict[str, list[str]]:
-    """The ATen ops that the first samples of a database op call, and those that their gradients call too."""
+    """The ATen ops that the samples of an op call, and those that the gradients of the first ones call too."""
     seen: dict[str, set[str]] = {"forward": set(), "backward": set()}
-    dtypes = opinfo.dtypes_of(op)
+    dtypes = source_of(op).dtypes_of(op)
     chosen = [dtype for dtype in ("float32", "int64", "complex64") if dtype in dtypes] or dtypes[:1]
-    cases = [entry for entry in opinfo.iterate([op], chosen, LIMIT) if isinstance(entry, Case)]
+    cases = [entry for entry in source_of(op).iterate([op], chosen, SAMPLES) if isinstance(entry, Case)]
     turned = [apply(case, "backward") for case in cases[:2]]
     for way, case in [*(("forward", c) for c in cases), *(("backward", c) for c in turned if isinstance(c, Case))]:
         with warnings.catch_warnings(), torch.no_grad(), RecordedOps(seen[way]):
@@ -92,14 +110,17 @@ def calls_of(op: str) -> dict[str, list[str]]:
 def all_calls(path: Path) -> Calls:
     """The ATen ops by database op: from the file, or computed and written to it."""
     if not path.exists():
-        found = {op: calls_of(op) for op in opinfo.op_names()}
+        found = {op: calls_of(op) for op in op_names()}
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found))
     return json.loads(path.read_text())
 
 
 def ops_of(bug: PlantedBug, calls: Calls, most: int) -> list[str]:
-    """The ops that a bug is tried on: those of the name of an ATen op first, then those that call least else."""
+    """The ops that a bug is tried on: those first that show it, which a run that asks all would come to.
+
+    Then those of the name of an ATen op, then those that call least else.
+    """
     if not bug.ops:
         return sorted(calls, key=lambda op: hashlib.sha256(f"{bug.name}:{op}".encode()).digest())[:most]
     wanted = {name.rstrip("_") for name in bug.ops} | set(bug.ops)
@@ -110,12 +131,21 @@ def ops_of(bug: PlantedBug, calls: Calls, most: int) -> list[str]:
         named = any(last == name.strip("_") or op.replace(".", "_") == name for name in wanted)
         return not named, not wanted & set(calls[op]["forward"]), len(calls[op]["forward"]), op
 
-    return sorted(touched, key=distance)[:most]
+    near = sorted(touched, key=distance)
+    if bug.rule is not None and len(near) > most:
+        backend = load_bug(bug.name)
+        near[:LOOKED_AT] = sorted(near[:LOOKED_AT], key=lambda op: not shows(op, backend))
+    return near[:most]
+
+
+def shows(op: str, backend: PlantedBackend) -> bool:
+    """Whether a backend's bits are not eager's in one of the first samples of an op."""
+    return any(may_fail(case, backend) for dtype in few_dtypes(op) for case in samples(op, dtype, FIRST))
 
 
 @functools.lru_cache(maxsize=4000)
 def samples(op: str, dtype: str, limit: int | None) -> tuple[Case, ...]:
-    return tuple(entry for entry in opinfo.iterate([op], [dtype], limit) if isinstance(entry, Case))
+    return tuple(entry for entry in source_of(op).iterate([op], [dtype], limit) if isinstance(entry, Case))
 
 
 @functools.lru_cache(maxsize=4000)
@@ -152,7 +182,7 @@ def near(cases: Iterable[Case], ops: list[str]) -> list[Case]:
 
 
 def few_dtypes(op: str) -> list[str]:
-    known = opinfo.dtypes_of(op)
+    known = source_of(op).dtypes_of(op)
     return [dtype for dtype in DTYPES if dtype in known] or known[:1]
 
 
@@ -164,10 +194,10 @@ def cases_of(stage: str, ops: list[str]) -> Iterator[Case]:
         yield from near((case for op in load_source("programs").op_names() for case in planned(op)), ops)
     elif stage == "float32":
         for op in ops:
-            yield from samples(op, "float32", LIMIT) if "float32" in opinfo.dtypes_of(op) else ()
+            yield from samples(op, "float32", LIMIT) if "float32" in source_of(op).dtypes_of(op) else ()
     elif stage == "dtypes":
         for op in ops:
-            for dtype in opinfo.dtypes_of(op):
+            for dtype in source_of(op).dtypes_of(op):
                 yield from samples(op, dtype, LIMIT) if dtype != "float32" else ()
     elif stage == "errors":
         refused = [op for op in ops if op in set(load_source("errors").op_names())]

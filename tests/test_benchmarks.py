@@ -91,14 +91,14 @@ def test_a_planted_bug_counts_as_found_from_the_first_stage_that_finds_it() -> N
 
     planted: Any = importlib.import_module("planted_bugs")
     rows = {
-        "exp2-by-exp": {"float32": {"found": "", "complete": True}, "variants": {"found": "a:case", "complete": True}},
+        "exp2-by-exp": {"float32": {"found": "", "complete": True}, "all": {"found": "a:case", "complete": True}},
         "tanh-saturates-early": {"float32": {"found": "a:case", "complete": True}},
     }
     counts = planted.summary(
         [BUGS[name] for name in ("exp2-by-exp", "tanh-saturates-early", "relu-of-nan-in-vectors")], rows
     )
-    found = {name: counts[name] for name in ("bugs", "float32", "default", "variants")}
-    assert found == {"bugs": 3, "float32": 1, "default": 1, "variants": 2}
+    found = {name: counts[name] for name in ("bugs", "float32", "default", "all")}
+    assert found == {"bugs": 3, "float32": 1, "default": 1, "all": 2}
     assert counts["not asked to the end"] == 2
 
 
