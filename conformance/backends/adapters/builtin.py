@@ -29,6 +29,8 @@ class Builtin:
     packages: tuple[str, ...] = ("torch", "torchstone")
     options: tuple[str, ...] = ()
     library_calls = True
+    frozen = False
+    """Whether inputs after the first are taken for constants."""
     row: Any = None
     """The target, where it is not the one of the name: one up to a stage, after which an interpreter goes on."""
 
@@ -46,6 +48,7 @@ class Builtin:
         out = copy.copy(self)
         out.name = "+".join([self.name, *options])
         out.library_calls = "no-library-calls" not in options
+        out.frozen = "frozen" in options
         return out
 
     def available(self) -> Availability:
@@ -59,29 +62,39 @@ class Builtin:
         return {"target": self.row or self.target, "library_calls": self.library_calls, "alias_results": False}
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
-        from torchstone.compiler.diagnostics import TorchstoneError
-        from torchstone.compiler.driver import compile
-
-        try:
-            executable = compile(fn, args, **self.settings())
-        except TorchstoneError as error:
-            raise _translate(error) from error
-        return self._runner(executable)
+        return self._compiled(fn, args)
 
     def compile_dynamic(
         self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: tuple[tuple[int, ...], ...]
+    ) -> Callable[..., Any]:
+        return self._compiled(fn, args, dims, refused="PyTorch's export took a size for fixed")
+
+    def _compiled(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Tensor, ...],
+        dims: tuple[tuple[int, ...], ...] | None = None,
+        refused: str = "",
     ) -> Callable[..., Any]:
         from torch.export import Dim
 
         from torchstone.compiler.diagnostics import TorchstoneError
         from torchstone.compiler.driver import compile
+        from torchstone.conformance.backends.adapters.frozen import Holding
 
-        shapes = tuple(dict.fromkeys(axes, Dim.AUTO) or None for axes in dims)
+        fixed = range(len(args)) if dims is None else [at for at, axes in enumerate(dims) if not axes]
+        holding = Holding(fn, args, fixed) if self.frozen else None
+        given = args if holding is None else holding.left(args)
+        shapes = None
+        if dims is not None:
+            left = dims if holding is None else holding.left(dims)
+            shapes = (tuple(dict.fromkeys(axes, Dim.AUTO) or None for axes in left),)
         try:
-            executable = compile(fn, args, dynamic_shapes=(shapes,), **self.settings())
+            executable = compile(holding or fn, given, dynamic_shapes=shapes, freeze=self.frozen, **self.settings())
         except TorchstoneError as error:
             raise _translate(error) from error
-        return self._runner(executable, refused="PyTorch's export took a size for fixed")
+        run = self._runner(executable, refused)
+        return run if holding is None else holding.called_by(run)
 
     def _runner(self, executable: Any, refused: str = "") -> Callable[..., Any]:
         """The executable as a backend's; with ``refused``, a guard that does not hold is a refusal for that reason."""
@@ -113,6 +126,8 @@ class _Mlir(Builtin):
         from torchstone.compiler.diagnostics import TorchstoneError
         from torchstone.compiler.driver import compile_many
 
+        if self.frozen:  # each holds tensors of its own
+            return [self._or_error(fn, args) for fn, args in programs]
         return [
             _translate(one)
             if isinstance(one, TorchstoneError)
@@ -121,6 +136,12 @@ class _Mlir(Builtin):
             else self._runner(one)
             for one in compile_many(programs, **self.settings())
         ]
+
+    def _or_error(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any] | Exception:
+        try:
+            return self.compile(fn, args)
+        except Exception as error:
+            return error
 
     def available(self) -> Availability:
         from torchstone.compiler.runtime.cpu.level import refusal
@@ -138,7 +159,7 @@ class Linalg(_Mlir):
 
     name = "linalg"
     random_numbers = "eager"
-    options = ("no-library-calls",)
+    options = ("no-library-calls", "frozen")
 
 
 class Tosa(_Mlir):
@@ -146,7 +167,7 @@ class Tosa(_Mlir):
 
     name = "tosa"
     random_numbers = "eager"
-    options = ("no-library-calls",)
+    options = ("no-library-calls", "frozen")
 
 
 class Stablehlo(_Mlir):
@@ -154,7 +175,7 @@ class Stablehlo(_Mlir):
 
     name = "stablehlo"
     random_numbers = "eager"
-    options = ("no-library-calls",)
+    options = ("no-library-calls", "frozen")
 
     def available(self) -> Availability:
         return super().available() if _has_stablehlo() else _NO_STABLEHLO
@@ -202,7 +223,7 @@ class TensorRT(Builtin):
     name = "tensorrt"
     packages = ("torch", "torchstone", "tensorrt")
     random_numbers = "eager"
-    options = ("no-library-calls",)
+    options = ("no-library-calls", "frozen")
 
     def versions(self) -> dict[str, str]:
         found = _versions(self.packages)

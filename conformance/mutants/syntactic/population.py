@@ -20,7 +20,7 @@ NOT_DRAWN = {
     "lowering/tosa/validate.py": "a check of the compiler's own output, like the one above",
     "runtime/tensorrt/simulator": "a stand-in for NVIDIA's library, and no part of the compiler",
     "transforms/graph_types.py": "serves text that came without sizes, and checks: no case is text",
-    "transforms/freeze.py": "serves an option, constants for parameters, that no backend has on",
+    "transforms/freeze.py": "serves an option, constants for parameters, of another backend (``linalg+frozen``)",
     "transforms/fold_scales.py": "like the one above",
     "lowering/evaluator.py": "the reference that bisection holds stages against: no backend runs it",
     "runtime/interpreter.py": "like the one above; captured programs take it to read sizes, not to compute",

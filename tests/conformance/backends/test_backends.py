@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_structure
 
 from torchstone.conformance import backends
 from torchstone.conformance.backends import Backend, BackendUnsupported
+from torchstone.conformance.backends.protocol import BackendGuardError
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case
@@ -62,6 +63,30 @@ def test_library_calls_are_told_and_can_be_turned_off():
     with pytest.raises(BackendUnsupported, match="library calls are off") as caught:
         strict.compile(inverse, (torch.eye(2),))
     assert caught.value.op == calls[0]
+
+
+@pytest.mark.parametrize("target", ["linalg", "tosa", "tensorrt"])
+def test_inputs_after_the_first_are_frozen_where_asked(target):
+    backend = backends.load(f"{target}+frozen")
+    x, weight, bias = torch.rand(2, 3), torch.rand(4, 3), torch.rand(4)
+    compiled = backend.compile(torch.nn.functional.linear, (x, weight, bias))
+    for other in (x, torch.rand(2, 3)):
+        expected = torch.nn.functional.linear(other, weight, bias)
+        torch.testing.assert_close(compiled(other, weight.clone(), bias.clone()), expected)
+    with pytest.raises(BackendGuardError, match="input 1 was frozen"):
+        compiled(x, weight + 1, bias)
+
+
+def test_what_is_written_to_a_frozen_input_is_written():
+    def scaled(x, total, factor):
+        total += x
+        return total * factor
+
+    args = torch.ones(3), torch.zeros(3), torch.full((3,), 2.0)
+    compiled = backends.load("linalg+frozen").compile(scaled, args)
+    for _ in range(2):
+        total = torch.zeros(3)
+        assert compiled(args[0], total, args[2]).tolist() == [2, 2, 2] and total.tolist() == [1, 1, 1]
 
 
 def program(*calls: Call, outputs, inputs=("x",)) -> Program:
