@@ -59,11 +59,12 @@ DTYPE_KINDS: tuple[tuple[float, Kind], ...] = (
 """Kinds of dtype, each with its weight. float32 is what most programs compute in, it is held to the most digits,
 and the variant ``dtypes`` asks a sample of it in all the others."""
 
-DENSE = ("samples", "values", "gradients", "dtypes", "pairs", "arguments", "operands", "sizes", "layouts")
+DENSE = ("samples", "values", "gradients", "dtypes", "arguments", "operands", "sizes", "layouts")
 """Variants that ask several of one kind in one program."""
 
 VARIANT_KINDS: tuple[tuple[float, Kind], ...] = (
     *((3.0, (name,)) for name in DENSE),
+    (3.0, ("pairs", "mixes")),
     (0.5, (DEFAULT,)),
     (0.5, ("lazy", "inplace", "backward", "inference")),
     (0.5, ("outside", "constants", "rewritten")),

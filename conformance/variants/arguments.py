@@ -31,9 +31,9 @@ from torchstone.conformance.variants.support import answer, same, together
 from torchstone.conformance.variants.ties import tied
 from torchstone.conformance.variants.values import extremes_placed, special
 
-WHOLE = (0, 1, 2, -1)
+WHOLE = (0, 1, 2, -1, 70)
 FRACTIONS = (0.5, 0.0, -0.5, 1.0, math.nan, 2.0, math.inf, -1.0, -math.inf, -0.0, 1000.25, 1e-39)
-"""Numbers that kernels treat in a way of their own, those first that say most of an op."""
+"""Numbers that kernels treat in a way of their own, those first that say most of an op; 70 is beyond any vector."""
 
 NAMES = (
     ("none", "mean", "sum"),
@@ -63,7 +63,7 @@ DTYPES_NAMED = tuple(
 )  # fmt: skip
 """Dtypes that an argument may name; other samples begin with others of them."""
 
-MOST, MOST_SPECIAL, MOST_EMPTY = 9, 5, 3
+MOST, MOST_SPECIAL, MOST_EMPTY = 9, 9, 3
 """Programs in a case on its own inputs, on special ones, and on inputs without rows or columns."""
 CALLS = 60
 """Calls that these programs have together, on each kind of inputs: a long one is judged for long."""

@@ -1,4 +1,4 @@
-"""The variant ``pairs``: two things that others change one at a time, changed at once; other two in each part.
+"""The variants ``pairs`` and ``mixes``: what others change one at a time, two or several of it at once, in each part.
 
 Most bugs that one change does not show need two: gradients in 16 bits, an argument that nobody gives on an empty input,
 equal elements where another mode has a gradient. All combinations are far too many. So the parts of one program are
@@ -7,6 +7,8 @@ and where the inputs lie in memory. Of each factor row ``n`` has level ``n`` mod
 these numbers have a common divisor, so all pairs of levels come by equally often: over the ops, whose rows begin at
 different numbers, and over the samples of an op, which go on with the next rows.
 
+The rows of ``mixes`` are drawn: each factor is as likely to be changed as not.
+
 Eager decides which rows are cases. A dtype that it does not take with the others gives way to the sample's own.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import random
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -33,7 +36,7 @@ from torchstone.conformance.variants.laid_out import laid_out_by_turns
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.registry import VARIANTS
 from torchstone.conformance.variants.samples import KINDS, in_each_kind, is_large
-from torchstone.conformance.variants.shapes import emptied, without_columns
+from torchstone.conformance.variants.shapes import emptied, other_ranks, without_columns
 from torchstone.conformance.variants.support import answer, change_inputs, reads_beyond, taken, together
 from torchstone.conformance.variants.ties import tied
 from torchstone.conformance.variants.values import extremes_placed, special
@@ -42,13 +45,15 @@ PARTS, ROWS = 16, 64
 """Parts of a program, and rows of the array that are tried for them."""
 STEP = 23
 """Rows further on the next sample of an op begins: about as many as one takes, and no divisor of the rows there are."""
+CHANGED = 0.5
+"""How likely a factor of a row of ``mixes`` is to be changed."""
 DRAWN, WAYS = 8, 16
 """Ways to draw arguments, or the dtypes of all operands, and ways that a row has in all: the first that eager takes is
 asked."""
 
 FIRST = (
-    "", "empty", "ties", "arguments", "line", "scalar", "mixed", "halves", "columns", "", "single", "places", "odd",
-    "wide", "dims",
+    "", "empty", "ties", "arguments", "line", "scalar", "mixed", "halves", "columns", "ranks", "single", "places",
+    "odd", "wide", "dims",
 )  # fmt: skip
 ON_TOP = ("gradients", "special", "arguments", "extremes", "gradients", "magnitudes", "arguments", "negative")
 """What is changed, and what is changed on top of it. Nothing leaves a sample and a dtype as they are. Gradients and
@@ -70,17 +75,45 @@ FACTORS = ("sizes", "operands", "values", "arguments", "gradients")
 """In the order in which they are changed: numbers are placed in the inputs that there are."""
 
 
+class Row(NamedTuple):
+    """What is asked together: levels of several factors, by name, on samples of a kind of dtype."""
+
+    number: int
+    kind: int
+    levels: tuple[str, ...]
+
+
 def pairs(case: Case) -> Case:
     """Parts of two changes each, as many as eager takes of the rows that the case's op and index begin with."""
+    begin = STEP * (_hash(case.op) + case.index)
+    numbers = itertools.count(begin)
+    changes = ((n, (FIRST[n % len(FIRST)], ON_TOP[n % len(ON_TOP)])) for n in numbers)
+    return _together(case, (Row(n, n, tuple(filter(None, names))) for n, names in changes))
+
+
+def mixes(case: Case) -> Case:
+    """Parts of several changes each, which are drawn: as many as eager takes of so many rows."""
+    drawn = random.Random(_hash(f"{case.op}:{case.dtype}:{case.index}"))
+    return _together(case, (Row(n, *_draw(drawn)) for n in itertools.count()))
+
+
+def _draw(drawn: random.Random) -> tuple[int, tuple[str, ...]]:
+    """A kind of dtype, the sample's own in half of the rows, and a level of each factor or none."""
+    kind = drawn.choice((0, drawn.randrange(len(KINDS))))
+    names = [[name for name, level in LEVELS.items() if level.factor == factor] for factor in FACTORS]
+    return kind, tuple(drawn.choice(of_one) for of_one in names if drawn.random() < CHANGED)
+
+
+def _together(case: Case, rows: Iterator[Row]) -> Case:
     if is_large(case) or draws(case):
         raise NotApplicable("it is large, or draws random numbers, which are compared call by call")
-    begin, samples = STEP * (_hash(case.op) + case.index), in_each_kind(case)
-    rows, found = iter(range(begin, begin + ROWS)), dict[str, Case]()
+    samples, found = in_each_kind(case), dict[str, Case]()
+    rows = itertools.islice(rows, ROWS)
     while len(found) < PARTS and (chunk := list(itertools.islice(rows, PARTS))):
-        ways = [way for number in chunk for way in _ways(number, samples)]
+        ways = [way for row in chunk for way in _ways(row, samples)]
         found |= _taken(case, ways, PARTS - len(found))
     if not found:
-        raise NotApplicable("eager takes no two changes at once")
+        raise NotApplicable("eager takes no such changes at once")
     return together(laid_out_by_turns(list(found.values())), list(found))
 
 
@@ -115,17 +148,16 @@ def _is_taken(case: Case, differentiated: bool) -> bool:
     return found is not None and all(leaf.layout is torch.strided for leaf in found if isinstance(leaf, Tensor))
 
 
-def _ways(number: int, samples: Sequence[Sequence[Case]]) -> Iterator[Way]:
+def _ways(row: Row, samples: Sequence[Sequence[Case]]) -> Iterator[Way]:
     """What a row may be, best first: in its dtype, or in the case's own."""
-    first, on_top = (levels[number % len(levels)] for levels in (FIRST, ON_TOP))
-    levels = {LEVELS[name].factor: LEVELS[name].ways for name in (first, on_top) if name}
-    if first and len(levels) < 2:
+    levels = {LEVELS[name].factor: LEVELS[name].ways for name in row.levels}
+    if len(levels) < len(row.levels):  # two of one factor are no pair
         return
-    for known in filter(None, (samples[number % len(samples)], samples[0])):
-        start = known[_hash(str(number)) % len(known)]  # by turns, samples would go with some of the levels alone
-        name = "_".join(filter(None, (f"row{number % ROUND}", start.dtype, first, on_top)))
+    for known in filter(None, (samples[row.kind % len(samples)], samples[0])):
+        start = known[_hash(str(row.number)) % len(known)]  # by turns, samples would go with some of the levels alone
+        name = "_".join((f"row{row.number % ROUND}", start.dtype, *row.levels))
         for changed in _changed(start, levels, name):
-            yield number, name, changed, "gradients" in levels
+            yield row.number, name, changed, "gradients" in levels
 
 
 def _changed(start: Case, levels: Mapping[str, Callable[[Case], Iterable[Case]]], name: str) -> list[Case]:
@@ -188,6 +220,7 @@ LEVELS = {
     "empty": Level("sizes", _emptied(emptied, lambda tensor: tensor[:0])),
     "columns": Level("sizes", _emptied(without_columns, lambda tensor: tensor[..., :0])),
     **{name: Level("sizes", _variant(name)) for name in ("scalar", "single", "line", "odd", "dims")},
+    "ranks": Level("sizes", other_ranks),
     "mixed": Level("operands", lambda case: mixed_operands(case, DRAWN)),
     "places": Level("operands", _one(narrow_places)),
     "wide": Level("operands", _variant("wide")),
@@ -199,9 +232,11 @@ LEVELS = {
     "arguments": Level("arguments", _drawn),
     "gradients": Level("gradients", lambda case: [case]),
 }
-"""What may be changed, by name. Two of one factor are no pair."""
+"""What may be changed, by name."""
 
 ROUND = len(KINDS) * len(FIRST) * len(ON_TOP)
 """Rows, after which they begin anew."""
 
 PAIRS = Variant("Two changes at once, other ones in each part of one program.", pairs, try_eager=False)
+MIXES = Variant("Several changes at once, drawn, other ones in each part of one program.", mixes, try_eager=False)
+"""The variant ``mixes``."""

@@ -74,6 +74,7 @@ VARIANTS: Registry[Variant] = Registry(
         "gradients": f"{_HERE}.samples:GRADIENTS",
         "dtypes": f"{_HERE}.samples:OTHER_DTYPES",
         "pairs": f"{_HERE}.pairs:PAIRS",
+        "mixes": f"{_HERE}.pairs:MIXES",
     },
     unknown=UnknownName,
     broken=InputError,
@@ -87,7 +88,7 @@ BUNDLES: Mapping[str, tuple[str, ...]] = {
 }
 """Variants that ask several of one kind in one program, and which these are."""
 
-ASKED_BY_PART = frozenset({*BUNDLES, "samples", "gradients", "dtypes", "pairs", "arguments"})
+ASKED_BY_PART = frozenset({*BUNDLES, "samples", "gradients", "dtypes", "pairs", "mixes", "arguments"})
 """Variants whose programs have parts that a backend is asked for one by one where it refuses the whole."""
 
 

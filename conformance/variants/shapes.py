@@ -170,18 +170,20 @@ def _longer(tensor: Tensor, dim: int) -> Iterator[Tensor]:
         yield resized(tensor, dim, tensor.shape[dim] + 2)
 
 
-def _grown(least: int, tensor: Tensor) -> Tensor:
+def _grown(tensor: Tensor, least: int, most: int) -> Tensor:
     for axis, size in enumerate(tensor.shape):
-        if size >= least:
+        if least <= size <= most:
             tensor = resized(tensor, axis, size + 1 + size % 2)
     return tensor
 
 
 def _odd(case: Case) -> Case:
-    """Make every size from 2 on odd and larger; then those of 1, too, if eager takes that. Equal sizes stay equal."""
+    """Make every size from 2 on odd and larger; or those of 1, if eager takes that. Equal sizes stay equal."""
     sizes, none = {size for tensor in case.args for size in tensor.shape}, "no input has a size that may be larger"
-    found = [change_inputs(case, partial(_grown, 2), none)] if max(sizes, default=0) > 1 else []
-    if 1 in sizes and taken(larger := change_inputs(case, partial(_grown, 1), none)):
+    found = []
+    if (most := max(sizes, default=0)) > 1:
+        found.append(change_inputs(case, partial(_grown, least=2, most=most), none))
+    if 1 in sizes and taken(larger := change_inputs(case, partial(_grown, least=1, most=1), none)):
         found.append(larger)
     if not found:
         raise NotApplicable(none)
