@@ -60,6 +60,7 @@ def addmm(b: Expander, bias: Value, x: Value, y: Value, beta: Any = 1, alpha: An
     if b.op.name == "aten.addmv.default" and x.shape[0] == 0:
         # PyTorch forgets the product of no rows: the result has the shape of the bias.
         return _blend(b, bias, b.full(0, b.type.dims, b.type.dtype), beta, alpha)
+    alpha = 1 if x.shape[-1] == 0 else alpha  # of no products the sum is 0, even times NaN
     x, y = _wide(b, x, y)
     return _blend(b, bias, _product(b, x, y, 1 if b.op.name == "aten.baddbmm.default" else 0), beta, alpha)
 
@@ -67,6 +68,7 @@ def addmm(b: Expander, bias: Value, x: Value, y: Value, beta: Any = 1, alpha: An
 @expands("aten.addbmm.default")
 def addbmm(b: Expander, bias: Value, x: Value, y: Value, beta: Any = 1, alpha: Any = 1) -> Value:
     """The products of the batch summed."""
+    alpha = 1 if 0 in (x.shape[0], x.shape[2]) else alpha
     x, y = _wide(b, x, y)
     return _blend(b, bias, contract(b, x, y, ((0, 2), (0, 1))), beta, alpha)
 
