@@ -91,3 +91,21 @@ def test_nothing_may_be_repeated_a_negative_number_of_times(agrees: Agrees, repe
     agrees(lambda x: (x.repeat(repeats), x.tile(repeats)), torch.ones(0))
     with pytest.raises(RuntimeError, match="negative dimension"):
         compile(lambda x: x.repeat(repeats), (torch.ones(3),), "evaluator")
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [
+        (torch.addmm, ((5, 10), (5, 0), (0, 10))),
+        (torch.addmv, ((5,), (5, 0), (0,))),
+        (torch.baddbmm, ((2, 5, 10), (2, 5, 0), (2, 0, 10))),
+        (torch.addbmm, ((5, 10), (0, 5, 3), (0, 3, 10))),
+    ],
+)
+def test_of_no_products_there_is_nothing_to_multiply(op: Any, shapes: tuple[tuple[int, ...], ...]) -> None:
+    args = tuple(torch.rand(shape) for shape in shapes)
+
+    def scaled(*tensors: torch.Tensor) -> torch.Tensor:
+        return op(*tensors, alpha=float("nan"), beta=2)
+
+    torch.testing.assert_close(compile(scaled, args)(*args), scaled(*args))
