@@ -27,7 +27,7 @@ def _product(b: Expander, x: Value, y: Value, batch: int = 0) -> Value:
 
 @expands("aten.mm.default", "aten.mv.default", "aten.dot.default", "aten.bmm.default")
 def mm(b: Expander, x: Value, y: Value) -> Value:
-    if 0 in b.type.dims:  # of nothing, eager takes two dtypes
+    if 0 in (*b.type.dims, x.shape[-1]):  # of nothing, eager takes two dtypes
         return b.full(convert_number(0, b.type.dtype), b.type.dims, b.type.dtype)
     return _product(b, x, y, 1 if b.op.name == "aten.bmm.default" else 0)
 
