@@ -45,6 +45,7 @@ SOURCES: Registry[Source] = Registry(
     ("op_names", "dtypes_of", "tags_of", "select", "case", "iterate"),
     {
         "opinfo": "torchstone.conformance.sources.opinfo",
+        "functions": "torchstone.conformance.sources.functions",
         "modules": "torchstone.conformance.sources.modules",
         "models": "torchstone.conformance.sources.models",
         "errors": "torchstone.conformance.sources.error_inputs",
