@@ -85,6 +85,7 @@ class NoEscape(TorchFunctionMode):
         "ctc_loss": (2, 3, "input_lengths", "target_lengths"),
     }
     PACKED = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu", "_pad_packed_sequence"})
+    UNSEEN = frozenset({"choose_qparams_optimized"})
     VALUE_LEAKS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "tolist"})
     NUMBERS = frozenset({"__float__", "__int__", "__index__", "__bool__", "__complex__", "item"})
     INDEXING = frozenset({"__getitem__", "__setitem__"})
@@ -108,6 +109,8 @@ class NoEscape(TorchFunctionMode):
             )
         if name in self.PACKED and isinstance(args[1], torch.Tensor) and args[1].dtype is torch.int64:
             raise Unsupported("a packed sequence: PyTorch reads its batch sizes unseen", stage="capture", op=name)
+        if name in self.UNSEEN:
+            raise Unsupported("PyTorch reads the numbers of its operand unseen", stage="capture", op=name)
         if name in self.READ:
             kwargs = {k: _numbers(v) if k in self.READ[name] else v for k, v in (kwargs or {}).items()}
             args = [_numbers(v) if i in self.READ[name] else v for i, v in enumerate(args)]

@@ -173,13 +173,6 @@ _RENORMED = (
     given(drawn(7, 3), exact([6, 6, 0], torch.int32), 0.5, 3.0),
 )
 
-_GROUPS = torch.int32
-_GROUPED = (
-    given(drawn(2, 8, 16), drawn(2, 16, 8)),
-    given(drawn(8, 16), drawn(2, 16, 8), offs=exact([3, 8], _GROUPS)),
-    given(drawn(8, 16), drawn(16, 8), offs=exact([8, 16], _GROUPS)),
-    given(drawn(2, 8, 16), drawn(16, 24), offs=exact([8, 24], _GROUPS)),
-)
 
 LAYERS = (
     *(
@@ -212,5 +205,4 @@ LAYERS = (
     Function("batch_norm_update_stats", FLOATS, _STATISTICS),
     Function("norm_except_dim", (*FLOATS, *COMPLEX), tuple(_norms_except_dim())),
     Function("embedding_renorm_", FLOATS, _RENORMED),
-    Function("nn.functional.grouped_mm", ("float32", "float16", "bfloat16"), _GROUPED),
 )

@@ -35,11 +35,6 @@ _SLICES = (
     given(drawn(4, 2), 0, 3, 2),
     given(drawn(6), 0, -100, 100),
 )
-_INVERSES = (
-    given(drawn(5, 3), drawn(5, 3)),
-    given(drawn(5, 3), drawn(3, 3), 0, 1, 4),
-    given(drawn(2, 7, strided=True), drawn(2, 3), 1, 0, 7, 3),
-)
 _SPLITS = (
     given(drawn(6, 2), 2),
     given(drawn(7, 2), 3, 0),
@@ -129,7 +124,6 @@ _WHOLE = (*INTEGERS, "bool")
 TENSORS = (
     Function("select_copy", ALL, _SELECTS),
     Function("slice_copy", ALL, _SLICES),
-    Function("slice_inverse", ALL, _INVERSES),
     Function("split_copy", ALL, _SPLITS),
     Function("unsafe_split_with_sizes", ALL, _SPLITS_WITH_SIZES),
     Function("view_as_complex_copy", ("float32", "float64", "float16"), _PAIRS),
