@@ -84,7 +84,7 @@ ChangedSinceOption = Annotated[
 ]
 
 
-PLANNED_SOURCES = ["opinfo", "errors", "programs"]
+PLANNED_SOURCES = ["opinfo", "errors", "programs", "functions", "modules"]
 """The sources of a plan: what ops have to compute, what they have to refuse, and what two have to compute together.
 
 Without a plan, the first of them.

@@ -164,9 +164,6 @@ VALUES = (
     Function("fake_quantize_per_tensor_affine", FLOATS, tuple(_grids())),
     Function("fake_quantize_per_channel_affine", FLOATS, tuple(_grids_of_channels())),
     Function("fused_moving_avg_obs_fake_quant", ("float32",), tuple(_observed())),
-    Function(
-        "choose_qparams_optimized", ("float32",), (given(drawn(3, 8), 24, 10, 0.16, 8), given(drawn(5), 5, 20, 0.5, 4)),
-    ),
     Function("chain_matmul", (*FLOATS, *COMPLEX, *INTEGERS), _CHAINS),
     Function("frobenius_norm", (*FLOATS, *COMPLEX), _FROBENIUS),
     Function("nuclear_norm", (*WIDE, *COMPLEX), tuple(_matrix_norms(True))),
