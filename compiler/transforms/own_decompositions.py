@@ -55,7 +55,8 @@ def _bartlett(n: Tensor, steps: int) -> Tensor:
 
 def _blackman(n: Tensor, steps: int) -> Tensor:
     angle = n * (math.pi / steps)
-    return (angle * 4).cos() * 0.08 - (angle * 2).cos() * 0.5 + 0.42
+    offset = torch.full((), 0.42, dtype=n.dtype)  # rounded, as eager has it
+    return (angle * 4).cos() * 0.08 - (angle * 2).cos() * 0.5 + offset
 
 
 def _hamming(n: Tensor, steps: int, alpha: float = 0.54, beta: float = 0.46) -> Tensor:

@@ -20,6 +20,8 @@ from torchstone.compiler.diagnostics import Unsupported
 
 # The longest tensor that is read into a list: each number of it is an op or two.
 _LONGEST_LIST = 64
+# What PyTorch says where its C++ asks a fake tensor for its memory.
+_NO_MEMORY = "its data is not allocated yet"
 
 
 @contextlib.contextmanager
@@ -85,7 +87,6 @@ class NoEscape(TorchFunctionMode):
         "ctc_loss": (2, 3, "input_lengths", "target_lengths"),
     }
     PACKED = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu", "_pad_packed_sequence"})
-    UNSEEN = frozenset({"choose_qparams_optimized"})
     VALUE_LEAKS = frozenset({"numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__", "tolist"})
     NUMBERS = frozenset({"__float__", "__int__", "__index__", "__bool__", "__complex__", "item"})
     INDEXING = frozenset({"__getitem__", "__setitem__"})
@@ -109,8 +110,6 @@ class NoEscape(TorchFunctionMode):
             )
         if name in self.PACKED and isinstance(args[1], torch.Tensor) and args[1].dtype is torch.int64:
             raise Unsupported("a packed sequence: PyTorch reads its batch sizes unseen", stage="capture", op=name)
-        if name in self.UNSEEN:
-            raise Unsupported("PyTorch reads the numbers of its operand unseen", stage="capture", op=name)
         if name in self.READ:
             kwargs = {k: _numbers(v) if k in self.READ[name] else v for k, v in (kwargs or {}).items()}
             args = [_numbers(v) if i in self.READ[name] else v for i, v in enumerate(args)]
@@ -123,7 +122,13 @@ class NoEscape(TorchFunctionMode):
             _check_classes(*args, **(kwargs or {}))
         if name in self.INDEXING:
             args = (*_selected(args[0], args[1]), *args[2:])
-        return self._memory.make(func, args, kwargs)
+        try:
+            return self._memory.make(func, args, kwargs)
+        except RuntimeError as error:
+            if _NO_MEMORY not in str(error):
+                raise
+            why = "PyTorch's C++ reads or writes the memory of a tensor itself"
+            raise Unsupported(why, stage="capture", op=name) from error
 
     def _with_stand_ins(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         assert self._passing is not None

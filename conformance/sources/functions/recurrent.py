@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchstone.conformance.sources.functions.row import COMPLEX, FLOATS, Drawn, Function, Given, drawn, given
 
-_IN, _HIDDEN = 3, 4
+_IN, _HIDDEN = 3, 2
 
 
 def _weights(gates: int, layers: int, directions: int, bias: bool) -> list[Drawn]:
@@ -28,16 +28,18 @@ def _layers(gates: int, cell_state: bool) -> Iterator[Given]:
     for layers, directions, bias, train, batch_first in (
         (1, 1, True, False, False),
         (2, 1, True, True, True),
-        (1, 2, True, False, True),
-        (2, 2, False, True, False),
-        (3, 1, False, False, False),
+        (1, 2, False, False, True),
+        (2, 2, True, True, False),
     ):
-        for batch, length in ((2, 5), (1, 1)):
-            shape = (batch, length, _IN) if batch_first else (length, batch, _IN)
-            state = [_small(layers * directions, batch, _HIDDEN) for _ in range(1 + cell_state)]
-            hx = state if cell_state else state[0]
-            weights = _weights(gates, layers, directions, bias)
-            yield given(_small(*shape), hx, weights, bias, layers, 0.0, train, directions == 2, batch_first)
+        batch, length = (2, 3) if layers == 1 else (1, 2)
+        shape = (batch, length, _IN) if batch_first else (length, batch, _IN)
+        state = [_small(layers * directions, batch, _HIDDEN) for _ in range(1 + cell_state)]
+        hx = state if cell_state else state[0]
+        weights = _weights(gates, layers, directions, bias)
+        yield given(_small(*shape), hx, weights, bias, layers, 0.0, train, directions == 2, batch_first)
+    state = [_small(1, 3, _HIDDEN) for _ in range(1 + cell_state)]
+    weights = _weights(gates, 1, 1, False)
+    yield given(_small(1, 3, _IN), state if cell_state else state[0], weights, False, 1, 0.0, False, False, False)
 
 
 def _cells(gates: int, cell_state: bool) -> Iterator[Given]:
