@@ -127,7 +127,7 @@ class NoEscape(TorchFunctionMode):
         except RuntimeError as error:
             if _NO_MEMORY not in str(error):
                 raise
-            why = "PyTorch's C++ reads or writes the memory of a tensor itself"
+            why = f"{name}: PyTorch's C++ reads or writes the memory of a tensor itself"
             raise Unsupported(why, stage="capture", op=name) from error
 
     def _with_stand_ins(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import torch
-
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.program.call_targets import NAMESPACES, PROPERTIES, lookup
 from torchstone.conformance.sources import functions, opinfo
@@ -34,9 +32,9 @@ _BY_REASON = {
     "takes functions: control flow has cases of its own": "while_loop",
     "computes nothing": "manual_seed requires_grad_",
     "is Python's way to call an op of the database": """
-        __abs__ __add__ __div__ __eq__ __floordiv__ __ge__ __gt__ __iadd__ __idiv__ __ifloordiv__ __imod__ __imul__ __invert__
-        __ipow__ __isub__ __itruediv__ __le__ __lt__ __matmul__ __mod__ __mul__ __ne__ __neg__ __pos__ __pow__
-        __rfloordiv__ __rlshift__ __rrshift__ __rtruediv__ __sub__ __truediv__ index
+        __abs__ __add__ __div__ __eq__ __floordiv__ __ge__ __gt__ __iadd__ __idiv__ __ifloordiv__ __imod__
+        __imul__ __invert__ __ipow__ __isub__ __itruediv__ __le__ __lt__ __matmul__ __mod__ __mul__ __ne__
+        __neg__ __pos__ __pow__ __rfloordiv__ __rlshift__ __rrshift__ __rtruediv__ __sub__ __truediv__ index
     """,
 }
 LEFT_OUT: Mapping[str, str] = {name: reason for reason, names in _BY_REASON.items() for name in names.split()}
