@@ -127,8 +127,8 @@ def _meant(loaded: Mapping[str, Any], ops: Iterable[str]) -> dict[str, set[str]]
                 found = True
             except UnknownName:
                 problem = UnknownName("op", op, [known for other in loaded.values() for known in other.op_names()])
-            except InputError as error:
-                problem = error
+            except InputError as error:  # the first source is the one that most people mean
+                problem = problem if str(problem) else error
         if not found:
             raise problem
     return chosen

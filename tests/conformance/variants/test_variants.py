@@ -102,23 +102,6 @@ def test_parameters_of_another_size_than_eagers_lstm_takes_them_for_are_no_case(
     assert "cell states" in undefined_behavior(lstm.replace(inputs={**inputs, "x1": torch.zeros(500, 2, 3)}))
 
 
-def test_counts_of_nan_and_levels_of_more_than_64_bits_are_no_case() -> None:
-    two = torch.tensor([2.0, 3.0])
-    assert not undefined_behavior(case("torch.binomial", two, torch.tensor([0.5, 0.5])))
-    assert "does not return" in undefined_behavior(case("torch.binomial", two * torch.nan, torch.tensor([0.5, 0.5])))
-    target, zero = "torch.fake_quantize_per_channel_affine", torch.zeros(2, dtype=torch.int32)
-    assert not undefined_behavior(case(target, 1e15 * two, two, zero, args=(0, 0, 255)))
-    for x in (1e30 * two, torch.inf * two, torch.nan * two):
-        assert "64 bits" in undefined_behavior(case(target, x, two, zero, args=(0, 0, 255)))
-
-
-def test_integers_are_asked_of_any_size_once() -> None:
-    """A turn of another dtype may come to the sample's own."""
-    for op in ("__and__", "__xor__", "__rshift__"):
-        made = apply(find_case(f"functions:{op}:int64:0"), "dynamic")
-        assert isinstance(made, Case), made
-
-
 @pytest.mark.parametrize("target", ["torch.histogram", "torch.histc"])
 def test_places_that_eager_takes_from_nan_are_no_case(target: str) -> None:
     assert "NaN be a place" in undefined_behavior(case(target, torch.tensor([3e38, 3e38]), args=(2,)))
