@@ -17,6 +17,8 @@ _NAMES = Names(
     {
         "op_db": (f"{_TESTING}.common_methods_invocations.op_db", "take samples of ops"),
         "module_db": (f"{_TESTING}.common_modules.module_db", "take samples of modules"),
+        "OpInfo": (f"{_TESTING}.opinfo.core.OpInfo", "describe ops as the op database does"),
+        "SampleInput": (f"{_TESTING}.opinfo.core.SampleInput", "describe samples as the op database does"),
         "UnaryUfuncInfo": (f"{_TESTING}.opinfo.core.UnaryUfuncInfo", "tell elementwise ops of one operand"),
         "BinaryUfuncInfo": (f"{_TESTING}.opinfo.core.BinaryUfuncInfo", "tell elementwise ops of two operands"),
         "ReductionOpInfo": (f"{_TESTING}.opinfo.core.ReductionOpInfo", "tell reductions"),

@@ -24,6 +24,7 @@ from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, descri
 from torchstone.compiler.ir import Graph, Operation, TensorType, Value, map_operand
 from torchstone.compiler.ir.sizes import symbols_bound
 from torchstone.compiler.transforms.grouped_mm import grouped_mm
+from torchstone.compiler.transforms.own_decompositions import own_decompositions
 from torchstone.compiler.transforms.shapes import FakeSizes
 
 
@@ -35,7 +36,7 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
     table = {**decomposition_table, **core_aten_decompositions()}
     isin, masked_index = torch.ops.aten.isin.Tensor_Tensor, torch.ops.aten._unsafe_masked_index.default
     ours = {isin: partial(_isin, table[isin]), masked_index: partial(_masked_index, table[masked_index])}
-    return {**table, **ours, torch.ops.aten._grouped_mm.default: grouped_mm}
+    return {**table, **own_decompositions(), **ours, torch.ops.aten._grouped_mm.default: grouped_mm}
 
 
 def _isin(

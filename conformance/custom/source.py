@@ -31,8 +31,8 @@ from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import DTYPES, ProgramError, Ref, leaf_paths
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
-from torchstone.conformance.sources import opinfo
 from torchstone.conformance.sources.names import match
+from torchstone.conformance.sources.op_database import FIRST_DTYPES
 from torchstone.conformance.sources.sampling import check_dtypes, first_line, seeded
 from torchstone.conformance.sources.tracing import NotExpressible, single_call
 
@@ -40,7 +40,7 @@ SOURCE = "custom"
 MOST = 200
 """Samples of a dtype that are taken from a sample function."""
 ASKED = (
-    *opinfo.FIRST_DTYPES, "int8", "int16", "uint8", "uint16", "uint32", "uint64", "complex32",
+    *FIRST_DTYPES, "int8", "int16", "uint8", "uint16", "uint32", "uint64", "complex32",
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
 )  # fmt: skip
 """The dtypes that an op is asked for, float32 first."""

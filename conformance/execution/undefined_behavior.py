@@ -175,6 +175,20 @@ def _bound(given: Mapping[str, Any]) -> str | None:
     return None
 
 
+@_RULES.register("binomial")
+def _counts(given: Mapping[str, Any]) -> str | None:
+    return "binomial: eager does not return for a count of NaN" if bool(given["count"].isnan().any()) else None
+
+
+@_RULES.register("fake_quantize_per_channel_affine_cachemask")
+def _levels(given: Mapping[str, Any]) -> str | None:
+    x, axis = given["self"], given["axis"]
+    shape = [-1 if dim == axis % x.dim() else 1 for dim in range(x.dim())]
+    scale, zero = given["scale"].view(shape), given["zero_point"].view(shape)
+    within = ((x * (1 / scale)).double() + zero).abs() < 2.0**63
+    return None if bool(within.all()) else "fake_quantize_per_channel_affine: eager makes it an integer of 64 bits"
+
+
 LONG = 256
 """Elements along one of several dims."""
 

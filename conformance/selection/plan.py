@@ -34,8 +34,15 @@ class Share(NamedTuple):
     variants: frozenset[str] | None = None
 
 
-SHARES = {"programs": Share(0.3, 48, frozenset({DEFAULT, "special", "backward", "extremes", "strided", "offset"}))}
-"""The sources whose cases have several steps each: dear ones, and dearer in a variant that makes several of one."""
+_SINGLY = frozenset({DEFAULT, "special", "extremes", "strided", "offset"})
+SHARES = {
+    "programs": Share(0.3, 48, _SINGLY | {"backward"}),
+    "modules": Share(0.2, 12, _SINGLY),
+    "functions": Share(0.3),
+}
+"""The sources that are asked less than the op database. The cases of the first two have several steps each: dear ones,
+and dearer in a variant that makes several of one. Gradients of a whole module take longer to judge than all else of
+it; those of its ops are asked."""
 
 Kind: TypeAlias = tuple[str, ...]
 """Names of dtypes or variants that stand for each other."""

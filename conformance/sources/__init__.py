@@ -45,6 +45,7 @@ SOURCES: Registry[Source] = Registry(
     ("op_names", "dtypes_of", "tags_of", "select", "case", "iterate"),
     {
         "opinfo": "torchstone.conformance.sources.opinfo",
+        "functions": "torchstone.conformance.sources.functions",
         "modules": "torchstone.conformance.sources.modules",
         "models": "torchstone.conformance.sources.models",
         "errors": "torchstone.conformance.sources.error_inputs",
@@ -126,8 +127,8 @@ def _meant(loaded: Mapping[str, Any], ops: Iterable[str]) -> dict[str, set[str]]
                 found = True
             except UnknownName:
                 problem = UnknownName("op", op, [known for other in loaded.values() for known in other.op_names()])
-            except InputError as error:
-                problem = error
+            except InputError as error:  # the first source is the one that most people mean
+                problem = problem if str(problem) else error
         if not found:
             raise problem
     return chosen

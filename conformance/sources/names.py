@@ -19,11 +19,11 @@ from typing import Any
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.files import replace_file
 
-DATABASES = ("opinfo", "modules", "errors", "programs")
+DATABASES = ("opinfo", "functions", "modules", "errors", "programs")
 """Sources whose names follow from PyTorch's files and ours, and whose dtypes are those of PyTorch."""
 
 _FILES = ("version.py", "testing/_internal", "testing/_internal/opinfo", "testing/_internal/opinfo/definitions")
-_OURS = ("opinfo.py", "modules.py", "random_modules.py", "error_inputs.py", "programs/__init__.py", "programs/steps.py")
+_OURS = ("*.py", "functions/*.py", "programs/*.py")
 
 
 def match(wanted: Iterable[str] | None, known: Collection[str], kind: str = "op") -> list[str]:
@@ -92,7 +92,8 @@ def _files() -> Iterator[Path]:
             path = Path(root, name)
             yield path
             yield from sorted(path.glob("*.py"))
-    yield from (Path(__file__).parent / name for name in _OURS)
+    for pattern in _OURS:
+        yield from sorted(Path(__file__).parent.glob(pattern))
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -1,154 +1,40 @@
-"""PyTorch's own op database as cases: every op, every dtype it supports on CPU, every sample.
-
-Sampling is seeded by (op, dtype), so a case id means the same bytes whether it is asked for alone or among all.
-"""
+"""PyTorch's own op database as cases: every op, every dtype it supports on CPU, every sample."""
 
 from __future__ import annotations
 
-import functools
-import itertools
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.program.call_targets import lookup, name_of
-from torchstone.conformance.program.case import Case, Untested
-from torchstone.conformance.program.literals import DTYPES, ProgramError
-from torchstone.conformance.sources.names import match
-from torchstone.conformance.sources.sampling import check_dtypes, first_line, seeded
-from torchstone.conformance.sources.tags import tags_of_info
-from torchstone.conformance.sources.tracing import NotExpressible, record, single_call
+from torchstone.conformance.sources.op_database import OpDatabase
 
 SOURCE = "opinfo"
-FIRST_DTYPES = ("float32", "float64", "float16", "bfloat16", "complex64", "complex128", "int64", "int32", "bool")
-"""float32 first, because it is what most people ask for; then by kind and width. The others follow by name."""
 
 
-@functools.cache
-def _database() -> dict[str, Any]:
-    """Op name, with the variant's name when it has one, to its ``OpInfo``. The import takes seconds."""
+class _Database(OpDatabase):
+    def samples(self, info: Any, dtype: str) -> Iterator[Any]:
+        for index, sample in enumerate(super().samples(info, dtype)):
+            if info.name == "meshgrid":  # the database walks a set of strings, in an order that differs by process
+                sample.kwargs["indexing"] = ("ij", "xy")[index % 2]
+            yield sample
+
+
+def _load() -> Any:
+    """The import takes seconds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torchstone.compiler._torch.op_database import op_db
-    return {op_name(info): info for info in op_db}
+    return op_db
 
 
-def op_name(info: Any) -> str:
-    """``nn.functional.softmax``, ``linalg.norm.subgradients_at_zero``."""
-    return f"{info.name}.{info.variant_test_name}" if info.variant_test_name else info.name
+DATABASE = _Database(SOURCE, _load)
 
-
-def op_names() -> list[str]:
-    """Every op of the database, sorted."""
-    return sorted(_database())
-
-
-def dtypes_of(op: str) -> list[str]:
-    """The dtypes the op supports on CPU. Raises ``UnknownName`` for an op that is not in the database."""
-    return [name for name in _dtype_order() if DTYPES[name] in info_of(op).supported_dtypes("cpu")]
-
-
-def _dtype_order() -> list[str]:
-    return [*FIRST_DTYPES, *sorted(set(DTYPES) - set(FIRST_DTYPES))]
-
-
-def info_of(op: str) -> Any:
-    """The database's own record of an op. Raises ``UnknownName``."""
-    database = _database()
-    if op not in database:
-        raise UnknownName("op", op, database)
-    return database[op]
-
-
-def select(ops: Iterable[str] | None = None) -> list[str]:
-    """The ops meant by names or shell patterns, sorted. Raises ``UnknownName``, ``InputError`` for a vain pattern."""
-    return match(ops, _database())
-
-
-@functools.cache
-def tags_of(op: str) -> frozenset[str]:
-    """The tags of an op, see ``sources.tags``. Raises ``UnknownName``."""
-    return tags_of_info(info_of(op))
-
-
-def iterate(
-    ops: Iterable[str] | None = None, dtypes: Iterable[str] | None = None, limit_per_op: int | None = None
-) -> Iterator[Case | Untested]:
-    """Cases in a fixed order: by op, then dtype, then sample; an ``Untested`` where a sample is no program.
-
-    ``ops`` are names or shell patterns, ``dtypes`` names like ``float32``; ``limit_per_op`` keeps the first samples of
-    each op and dtype. Raises ``UnknownName`` at once for a name that does not exist.
-    """
-    wanted = check_dtypes(dtypes)
-    chosen = select(ops)
-    return itertools.chain.from_iterable(_of_op(op, wanted, limit_per_op) for op in chosen)
-
-
-def case(op: str, dtype: str, index: int) -> Case:
-    """One case by its coordinates. Raises ``UnknownName`` or ``InputError`` when there is none."""
-    if dtype not in DTYPES:
-        raise UnknownName("dtype", dtype, DTYPES)
-    if dtype not in dtypes_of(op):
-        raise InputError(f"{op} has no samples for {dtype} (it has {', '.join(dtypes_of(op)) or 'none'})")
-    for entry in _of_op(op, [dtype], index + 1):
-        if entry.index == index:
-            if isinstance(entry, Case):
-                return entry
-            raise InputError(f"{entry.id} cannot be expressed as a program: {entry.reason}")
-    raise InputError(f"{op} has no sample {index} for {dtype}")
-
-
-def _of_op(op: str, dtypes: list[str] | None, limit: int | None) -> Iterator[Case | Untested]:
-    for dtype in dtypes_of(op):
-        if dtypes is None or dtype in dtypes:
-            yield from _of_dtype(op, dtype, limit)
-
-
-def _of_dtype(op: str, dtype: str, limit: int | None) -> Iterator[Case | Untested]:
-    info = info_of(op)
-    samples: list[Any] = []
-    problem = ""
-    with seeded(f"{op}:{dtype}"):
-        try:  # one by one: what was drawn before an exception is kept
-            for sample in itertools.islice(info.sample_inputs("cpu", DTYPES[dtype], requires_grad=False), limit):
-                samples.append(sample)
-        except Exception as error:
-            problem = f"sampling raises {type(error).__name__}: {first_line(error)}"
-    if info.name == "meshgrid":  # the database walks a set of strings here, in an order that differs between processes
-        for index, sample in enumerate(samples):
-            sample.kwargs["indexing"] = ("ij", "xy")[index % 2]
-    for index, sample in enumerate(samples):
-        yield entry_of(info, op, dtype, index, sample)
-    if problem:
-        yield Untested(SOURCE, op, dtype, problem)
-    elif not samples and limit != 0:
-        yield Untested(SOURCE, op, dtype, "the database has no sample")
-
-
-def entry_of(info: Any, op: str, dtype: str, index: int, sample: Any) -> Case | Untested:
-    """A sample as a case, or why it is no program."""
-    try:
-        target = target_of(op)
-        args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
-        if target is not None:
-            program, inputs = single_call(target, args, kwargs)
-        else:
-            with seeded(f"{op}:{dtype}:{index}"):
-                program, inputs = record(info.op, args, kwargs)
-    except (NotExpressible, ProgramError) as error:
-        return Untested(SOURCE, op, dtype, str(error), index)
-    except Exception as error:
-        return Untested(SOURCE, op, dtype, f"eager raises {type(error).__name__}: {first_line(error)}", index)
-    return Case(program, inputs, SOURCE, op, dtype, index=index)
-
-
-@functools.cache
-def target_of(op: str) -> str | None:
-    """The public name of what the database calls, or ``None`` when that is some function of its own."""
-    info = info_of(op)
-    plain = info.name.removeprefix("torch.")
-    for candidate in (f"torch.{plain}", f"torch.Tensor.{plain}"):
-        if lookup(candidate) is info.op:
-            return candidate
-    return name_of(info.op)
+op_names = DATABASE.op_names
+dtypes_of = DATABASE.dtypes_of
+info_of = DATABASE.info_of
+select = DATABASE.select
+tags_of = DATABASE.tags_of
+iterate = DATABASE.iterate
+case = DATABASE.case
+entry_of = DATABASE.entry_of
+target_of = DATABASE.target_of

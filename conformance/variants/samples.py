@@ -190,7 +190,8 @@ def _most_unlike(case: Case, tried: int) -> Iterator[Case]:
 def in_each_kind(case: Case) -> list[list[Case]]:
     """Samples of the case's op in one dtype of each of ``KINDS``, those first whose arguments differ most.
 
-    The first of the case's own dtype is the case. None where the op has no such dtype; large samples are left out.
+    The first of the case's own dtype is the case, and a kind's turn at that dtype has none. None where the op has no
+    such dtype; large samples are left out.
     """
     turn = zlib.crc32(case.op.encode()) + case.index
     return [_in_dtype(case, kind[turn % len(kind)]) for kind in KINDS]
@@ -200,7 +201,7 @@ def _in_dtype(case: Case, dtype: str) -> list[Case]:
     own = not dtype
     if own:
         first = case
-    elif case.source in SOURCES and dtype in load(case.source).dtypes_of(case.op):
+    elif dtype != case.dtype and case.source in SOURCES and dtype in load(case.source).dtypes_of(case.op):
         known = _siblings(case.source, case.op, dtype, TRIED // 4)
         first = next((each for each in known if each.args and not is_large(each)), None)
     else:

@@ -19,7 +19,7 @@ from torchstone import cli
 from torchstone.cli.paths import input_file, path_option
 from torchstone.conformance import files
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.sources import error_inputs, names, opinfo, programs
+from torchstone.conformance.sources import error_inputs, functions, modules, names, opinfo, programs
 from torchstone.conformance.store import Store, opening
 from torchstone.fuzz.selftrial import results
 from torchstone.reports import junit
@@ -263,9 +263,9 @@ def test_a_journal_has_whole_lines(tmp_path) -> None:
 def database(tmp_path, monkeypatch) -> Path:
     """A cache with the names of the op database."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    names.keep_names("opinfo", opinfo.op_names())
-    names.keep_names("errors", error_inputs.op_names())
-    names.keep_names("programs", programs.op_names())
+    for name, source in (("opinfo", opinfo), ("errors", error_inputs), ("programs", programs), ("functions", functions),
+                         ("modules", modules)):  # fmt: skip
+        names.keep_names(name, source.op_names())
     return tmp_path / "torchstone" / "names-opinfo.json"
 
 

@@ -28,7 +28,8 @@ SourcesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--source",
-        help="Where from: opinfo (default), modules, models, errors, programs, corpus, a plugin's; repeatable.",
+        help="Where from: opinfo (default), functions, modules, models, errors, programs, corpus, a plugin's; "
+        "repeatable.",
     ),
 ]
 CorpusOption = Annotated[
@@ -84,8 +85,9 @@ ChangedSinceOption = Annotated[
 ]
 
 
-PLANNED_SOURCES = ["opinfo", "errors", "programs"]
-"""The sources of a plan: what ops have to compute, what they have to refuse, and what two have to compute together.
+PLANNED_SOURCES = ["opinfo", "errors", "programs", "functions", "modules"]
+"""The sources of a plan: what ops have to compute, what they have to refuse, what two have to compute together; and
+functions that the op database lacks, and modules.
 
 Without a plan, the first of them.
 """

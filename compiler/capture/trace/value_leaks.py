@@ -20,6 +20,8 @@ from torchstone.compiler.diagnostics import Unsupported
 
 # The longest tensor that is read into a list: each number of it is an op or two.
 _LONGEST_LIST = 64
+# What PyTorch says where its C++ asks a fake tensor for its memory.
+_NO_MEMORY = "its data is not allocated yet"
 
 
 @contextlib.contextmanager
@@ -120,7 +122,13 @@ class NoEscape(TorchFunctionMode):
             _check_classes(*args, **(kwargs or {}))
         if name in self.INDEXING:
             args = (*_selected(args[0], args[1]), *args[2:])
-        return self._memory.make(func, args, kwargs)
+        try:
+            return self._memory.make(func, args, kwargs)
+        except RuntimeError as error:
+            if _NO_MEMORY not in str(error):
+                raise
+            why = f"{name}: PyTorch's C++ reads or writes the memory of a tensor itself"
+            raise Unsupported(why, stage="capture", op=name) from error
 
     def _with_stand_ins(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         assert self._passing is not None

@@ -94,6 +94,8 @@ UNDEFINED_BEHAVIOR = Trait(
         _chunk_cat="tensors without a dim: eager reads sizes that there are none of",
         _ctc_loss="a target that is none of the classes",
         _fft_c2r="three dims or more, one of them long",
+        binomial="a count of NaN: eager does not return",
+        fake_quantize_per_channel_affine_cachemask="a quotient that no integer of 64 bits holds",
         logit_backward="an eps of NaN",
         special_chebyshev_polynomial_v="a degree n whose 2 n + 1 is none of 64 bits",
         special_chebyshev_polynomial_w="as special_chebyshev_polynomial_v",
@@ -101,8 +103,8 @@ UNDEFINED_BEHAVIOR = Trait(
         special_shifted_chebyshev_polynomial_w="as special_chebyshev_polynomial_v",
     ),
     reason=(
-        "Eager's kernel reads or writes out of bounds, returns memory that nobody wrote to, or leaves the range of "
-        "signed integers, for such operands."
+        "Eager's kernel reads or writes out of bounds, returns memory that nobody wrote to, leaves the range of signed "
+        "integers, or never returns, for such operands."
     ),
     effect="The case is untested.",
     read_by=("conformance.execution.undefined_behavior",),
@@ -115,7 +117,7 @@ CALLS_UNDEFINED_BEHAVIOR = Trait(
     each(
         """
         linalg.eigvals _segment_reduce histogramdd ctc_loss nn.functional.ctc_loss nn.functional.batch_norm
-        nn.functional.embedding_bag logit special.logit
+        nn.functional.embedding_bag logit special.logit fake_quantize_per_channel_affine
         nn.functional.multilabel_margin_loss special.chebyshev_polynomial_v special.chebyshev_polynomial_w
         special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w fft.irfft2 fft.irfftn
         """,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from variant_cases import case
 
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.program.case import Case
@@ -91,3 +92,13 @@ def test_chunks_of_no_dim_are_undefined(shape: tuple[int, ...], undefined: bool)
     case = Case(Program(("x",), (call,), Ref("y")), {"x": torch.ones(shape)}, "test", "_chunk_cat", "float32")
     assert ("without a dim" in undefined_behavior(case)) == undefined
     assert has_special_values(case) is (None if undefined else False)
+
+
+def test_counts_of_nan_and_levels_of_more_than_64_bits_are_no_case() -> None:
+    two = torch.tensor([2.0, 3.0])
+    assert not undefined_behavior(case("torch.binomial", two, torch.tensor([0.5, 0.5])))
+    assert "does not return" in undefined_behavior(case("torch.binomial", two * torch.nan, torch.tensor([0.5, 0.5])))
+    target, zero = "torch.fake_quantize_per_channel_affine", torch.zeros(2, dtype=torch.int32)
+    assert not undefined_behavior(case(target, 1e15 * two, two, zero, args=(0, 0, 255)))
+    for x in (1e30 * two, torch.inf * two, torch.nan * two):
+        assert "64 bits" in undefined_behavior(case(target, x, two, zero, args=(0, 0, 255)))

@@ -106,3 +106,10 @@ def test_gradients_are_asked_where_they_round_and_where_they_are_conjugated() ->
 def test_gradients_are_asked_of_other_arguments_than_the_samples() -> None:
     whole = asked(find_case("opinfo:nn.functional.avg_pool2d:float32:0"), "gradients")
     assert any("drawn" in call.result for call in whole.program.calls if call.target == "torch.autograd.grad")
+
+
+def test_integers_are_asked_of_any_size_once() -> None:
+    """A turn of another dtype may come to the sample's own."""
+    for op in ("__and__", "__xor__", "__rshift__"):
+        made = apply(find_case(f"functions:{op}:int64:0"), "dynamic")
+        assert isinstance(made, Case), made

@@ -19,7 +19,9 @@ def ops(
     dtype: Annotated[list[str] | None, typer.Option("--dtype", help="Only ops with samples of this dtype.")] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", help="opinfo (default), modules, models, errors, corpus, a plugin's; repeatable."),
+        typer.Option(
+            "--source", help="opinfo (default), functions, modules, models, errors, corpus, a plugin's; repeatable."
+        ),
     ] = None,
     tag: Annotated[
         list[str] | None, typer.Option("--tag", help="Only ops with this tag, !TAG without; repeatable.")

@@ -70,7 +70,7 @@ def arange_start(b: Expander, start: Any, end: Any, *_: Any) -> Value:
     return _arange(b, start, 1)
 
 
-@expands("aten.arange.start_step")
+@expands("aten.arange.start_step", "aten.range.default", "aten.range.step")
 def arange_start_step(b: Expander, start: Any, end: Any, step: Any = 1, *_: Any) -> Value:
     return _arange(b, start, step)
 

@@ -16,11 +16,14 @@ def _fake_quantize(
 ) -> tuple[Value, Value]:
     """(clamp(round(x / scale) + zero) - zero) * scale, and where nothing was clamped; NaN counts as below.
 
-    Eager multiplies by the reciprocal of the scale, which is rounded to float32, and so is the scale.
+    Eager multiplies by the reciprocal of the scale, which is rounded to float32, and so is the scale. A zero point
+    that is no integer is added before it rounds.
     """
+    whole = zero.dtype.is_int
     inverse = b.div(const(b, scale, 1), scale)
     scale, inverse, zero = (b.cast(v, wide) for v in (scale, inverse, zero))
-    level = b.add(b.round(b.mul(b.cast(x, wide), inverse)), zero)
+    steps = b.mul(b.cast(x, wide), inverse)
+    level = b.add(b.round(steps), zero) if whole else b.round(b.add(steps, zero))
     lowest, highest = const(b, level, low), const(b, level, high)
     inside = b.and_(b.ge(level, lowest), b.le(level, highest))
     held = b.select(is_nan(b, level), lowest, b.min(b.max(level, lowest), highest))
@@ -51,7 +54,5 @@ def per_channel(
     b: Expander, x: Value, scale: Value, zero: Value, axis: int, low: int, high: int
 ) -> tuple[Value, Value]:
     """With parameters for each place along an axis."""
-    if not zero.dtype.is_int:
-        raise b.unsupported("a zero point that is no integer")
     scale, zero = (b.broadcast(v, x.shape, (axis,)) for v in (b.cast(scale, dt.float32), zero))
     return _fake_quantize(b, x, scale, zero, low, high, opmath(x.dtype))

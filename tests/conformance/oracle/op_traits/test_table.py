@@ -137,6 +137,7 @@ ELSEWHERE = {
     "conformance/mutants": "planted bugs, each of some ops",
     "conformance/controls": "right backends, each with kernels of its own for some ops",
     "conformance/program": "what programs may call: a boundary against untrusted files",
+    "conformance/sources/functions": "samples of functions that the op database lacks",
     "conformance/sources/models": "models that call ops",
     "conformance/sources/programs": "the steps of which short programs are made",
     "fuzz/selftrial/syntactic": "a few ops that warm a process up",

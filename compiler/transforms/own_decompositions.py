@@ -1,0 +1,90 @@
+"""Decompositions of ATen ops that PyTorch has none of, or one that does not fit: the steps that eager takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def _conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """A convolution over the first dim: x is (time, batch, channels), the weight (time, channels in, out)."""
+    rows = torch.conv1d(x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return rows.permute(2, 0, 1)
+
+
+def _affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
+    """theta applied to each place of a grid from -1 to 1: to its coordinates, the last dim first, and 1.
+
+    PyTorch's makes a tensor of its own for a dim of size 1, which has its one place in the middle.
+    """
+    dims = size[2:]
+    numbers: list[Tensor] = []
+    for dim in reversed(range(len(dims))):
+        count = dims[dim]
+        most = 1.0 if align_corners else (count - 1) / count
+        ends = (-most, most) if count > 1 else (0.0, 0.0)
+        line = torch.linspace(*ends, steps=count, dtype=theta.dtype, device=theta.device)
+        numbers.append(line.reshape([-1 if at == dim else 1 for at in range(len(dims))]).expand(dims))
+    numbers.append(torch.ones_like(numbers[0]))
+    places = torch.stack(numbers, -1).reshape(1, -1, len(numbers)).expand(theta.shape[0], -1, -1)
+    return torch.bmm(places, theta.transpose(1, 2)).reshape(theta.shape[0], *dims, len(dims))
+
+
+def _window(of: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A window whose numbers are ``of(0, 1, …, steps; steps)``; one for a spectrum lacks the last."""
+
+    def decomposed(window_length: int, *rest: Any, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+        periodic, *parameters = rest or (True,)
+        dtype = dtype or torch.get_default_dtype()
+        if window_length < 2:
+            return torch.ones(window_length, dtype=dtype)
+        steps = window_length if periodic else window_length - 1
+        return of(torch.arange(steps + 1, dtype=dtype), steps, *parameters)[:window_length]
+
+    return decomposed
+
+
+def _bartlett(n: Tensor, steps: int) -> Tensor:
+    up, half = n * (2 / steps), steps // 2 + 1
+    return torch.cat([up[:half], 2 - up[half:]])
+
+
+def _blackman(n: Tensor, steps: int) -> Tensor:
+    angle = n * (math.pi / steps)
+    offset = torch.full((), 0.42, dtype=n.dtype)  # rounded, as eager has it
+    return (angle * 4).cos() * 0.08 - (angle * 2).cos() * 0.5 + offset
+
+
+def _hamming(n: Tensor, steps: int, alpha: float = 0.54, beta: float = 0.46) -> Tensor:
+    return (n * (2 * math.pi / steps)).cos() * -beta + alpha
+
+
+def _kaiser(n: Tensor, steps: int, beta: float = 12.0) -> Tensor:
+    dtype = n.dtype
+    wide = torch.float64 if dtype is torch.float64 else torch.float32
+    n = n.to(wide)
+    bell = torch.special.i0((n * (steps - n)).sqrt() * (2 * beta / steps))  # of beta * sqrt(1 - (2 n / steps - 1)^2)
+    return (bell / torch.special.i0(torch.full((), beta, dtype=wide))).to(dtype)
+
+
+def own_decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """By overload."""
+    aten = torch.ops.aten
+    windows = {
+        aten.bartlett_window: _bartlett, aten.blackman_window: _blackman, aten.hamming_window: _hamming,
+        aten.kaiser_window: _kaiser,
+    }  # fmt: skip
+    return {
+        aten.conv_tbc.default: _conv_tbc,
+        aten.affine_grid_generator.default: _affine_grid_generator,
+        **{
+            getattr(packet, name): _window(of)
+            for packet, of in windows.items()
+            for name in packet.overloads()
+            if "out" not in name
+        },
+    }

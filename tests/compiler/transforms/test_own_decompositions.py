@@ -1,0 +1,62 @@
+"""Decompositions of our own, against eager, on every target that has what they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.driver import compile
+
+TARGETS = ("evaluator", "linalg", "tosa", "stablehlo", "tensorrt")
+WINDOWS: dict[str, Callable[[int, bool], Tensor]] = {
+    "bartlett": torch.bartlett_window,
+    "blackman": torch.blackman_window,
+    "hamming": torch.hamming_window,
+    "hamming with parameters": lambda length, periodic: torch.hamming_window(length, periodic, 0.6, 0.3),
+    "kaiser": torch.kaiser_window,
+    "kaiser with beta": lambda length, periodic: torch.kaiser_window(length, periodic, 5.0),
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
+def test_windows(window: Callable[[int, bool], Tensor]) -> None:
+    def several(x: Tensor) -> list[Tensor]:
+        return [x * window(length, periodic).sum() for length in (0, 1) for periodic in (True, False)] + [
+            window(length, periodic) for length in (2, 5, 8) for periodic in (True, False)
+        ]
+
+    x = torch.ones(())
+    torch.testing.assert_close(compile(several, (x,), "linalg")(x), several(x), rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_convolutions_over_the_first_dim(target: str) -> None:
+    torch.manual_seed(0)
+    for pad in (0, 2):
+        args = torch.randn(6, 2, 3), torch.randn(3, 3, 4), torch.randn(4)
+        program = lambda x, w, b, pad=pad: torch.conv_tbc(x, w, b, pad)  # noqa: E731
+        torch.testing.assert_close(compile(program, args, target)(*args), program(*args))
+
+
+@pytest.mark.parametrize("size", [(2, 1, 1, 3), (1, 2, 1, 1), (2, 1, 2, 1, 3)], ids=str)
+def test_affine_grids_of_one_place(size: tuple[int, ...]) -> None:
+    theta = torch.randn(size[0], len(size) - 2, len(size) - 1)
+    for corners in (False, True):
+        program = lambda x, corners=corners: torch.affine_grid_generator(x, list(size), corners)  # noqa: E731
+        torch.testing.assert_close(compile(program, (theta,), "linalg")(theta), program(theta))
+
+
+def test_a_zero_point_that_is_no_integer_is_added_before_it_rounds() -> None:
+    args = torch.linspace(-3, 3, 12).view(2, 6), torch.tensor([0.5, 0.3]), torch.tensor([1.25, 2.5])
+    program = lambda *x: torch.fake_quantize_per_channel_affine(*x, 0, 0, 15)  # noqa: E731
+    assert torch.equal(compile(program, args, "linalg")(*args), program(*args))
+
+
+def test_what_reads_memory_in_c_is_refused() -> None:
+    program = lambda x: torch.choose_qparams_optimized(x, 5, 10, 0.5, 4)  # noqa: E731
+    with pytest.raises(Unsupported, match=r"choose_qparams_optimized.*the memory of a tensor itself"):
+        compile(program, (torch.randn(5),), "linalg")
