@@ -98,9 +98,15 @@ def mixes(case: Case) -> Case:
 
 
 def _draw(drawn: random.Random) -> tuple[int, tuple[str, ...]]:
-    """A kind of dtype, the sample's own in half of the rows, and a level of each factor or none."""
+    """A kind of dtype, the sample's own in half of the rows, and a level of each factor or none.
+
+    Never ``extremes``: beside other changes, what overflows on the way is a matter of the order of steps, of which an op
+    with odd arguments has many.
+    """
     kind = drawn.choice((0, drawn.randrange(len(KINDS))))
-    names = [[name for name, level in LEVELS.items() if level.factor == factor] for factor in FACTORS]
+    names = [
+        [name for name, level in LEVELS.items() if level.factor == factor and name != "extremes"] for factor in FACTORS
+    ]
     return kind, tuple(drawn.choice(of_one) for of_one in names if drawn.random() < CHANGED)
 
 

@@ -43,6 +43,8 @@ def convolution_backward(
 ) -> tuple[Value | None, ...]:  # fmt: skip
     """The gradients of input, weight and bias. The input's is the other convolution, with the same weight."""
     window = _window(b, x, weight, stride, padding, dilation)
+    if x.dtype != weight.dtype:  # which eager takes where there is no image
+        raise b.unsupported(f"{x.dtype} with a weight of {weight.dtype}")
     dtype, wide = x.dtype, opmath(x.dtype)
     grad, x, weight = (b.cast(v, wide) for v in (grad, x, weight))
     of_x = None
