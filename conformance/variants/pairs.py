@@ -100,8 +100,8 @@ def mixes(case: Case) -> Case:
 def _draw(drawn: random.Random) -> tuple[int, tuple[str, ...]]:
     """A kind of dtype, the sample's own in half of the rows, and a level of each factor or none.
 
-    Never ``extremes``: beside other changes, what overflows on the way is a matter of the order of steps, of which an op
-    with odd arguments has many.
+    Never ``extremes``: beside other changes, what overflows on the way is a matter of the order of steps, of which an
+    op with odd arguments has many.
     """
     kind = drawn.choice((0, drawn.randrange(len(KINDS))))
     names = [
