@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from torchstone.compiler.ir import Value
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.transforms.expansions.common import const, expand_dims, is_nan, wrap_dim
 from torchstone.compiler.transforms.expansions.core.join import concat
 from torchstone.compiler.transforms.expansions.core.reduction import norm
@@ -84,7 +85,10 @@ def pdist_backward(b: Expander, grad: Value, x: Value, p: float, distances: Valu
     shape = (rows, rows, width)
     left, right = b.broadcast(x, shape, (0, 2)), b.broadcast(x, shape, (1, 2))
     grad, distances = (b.broadcast(v, shape, (0, 1)) for v in (grad, distances))
-    return b.reduce(_slope(b, b.sub(left, right), distances, grad, p), "sum", (1,))
+    slope = _slope(b, b.sub(left, right), distances, grad, p)
+    row = b.iota(size=rows, dtype=dt.int64)
+    same = b.eq(b.broadcast(row, shape, (0,)), b.broadcast(row, shape, (1,)))
+    return b.reduce(b.select(same, const(b, slope, 0), slope), "sum", (1,))
 
 
 def _entry(i: int, j: int, rows: int) -> int:
@@ -96,10 +100,12 @@ def _slope(b: Expander, gap: Value, distance: Value, grad: Value, p: float) -> V
     if p == 0:
         return const(b, gap, 0)
     if p == 1:
-        return b.mul(grad, b.sign(gap))
+        return b.mul(grad, _direction(b, gap))
     zero = const(b, gap, 0)
     if p == math.inf:
-        return b.select(b.eq(b.abs(gap), distance), b.mul(grad, b.sign(gap)), zero)
+        # As in eager: NaN where the distance is not finite, and neither is the gap.
+        apart = b.ceil(b.abs(b.sub(b.abs(gap), distance)))
+        return b.mul(b.mul(grad, _direction(b, gap)), b.sub(const(b, gap, 1), b.min(const(b, gap, 1), apart)))
     flat = b.eq(distance, zero)
     if p == 2:
         return b.select(flat, zero, b.div(b.mul(grad, gap), distance))
@@ -110,6 +116,11 @@ def _slope(b: Expander, gap: Value, distance: Value, grad: Value, p: float) -> V
     else:
         power = b.mul(gap, b.pow(b.abs(gap), const(b, gap, p - 2)))
     return b.select(flat, zero, b.div(b.mul(power, grad), scale))
+
+
+def _direction(b: Expander, gap: Value) -> Value:
+    """The sign of a gap; that of NaN is NaN, in eager's kernels of distances."""
+    return b.select(is_nan(b, gap), gap, b.sign(gap))
 
 
 @expands("aten.linalg_cross.default")

@@ -56,3 +56,23 @@ def test_within_one_tensor(agrees: Agrees, p: float, rows: int) -> None:
         agrees(lambda x: aten._pdist_forward(x, p), x)
         distances = aten._pdist_forward(x, p)
         agrees(lambda g, x, d: aten._pdist_backward(g, x, p, d), distances.cos(), x, distances)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf])
+def test_gradients_of_distances_that_are_not_finite(p: float) -> None:
+    def gradient(x: torch.Tensor, between: Callable[..., torch.Tensor]) -> torch.Tensor:
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(between(x).sum(), x)[0]
+
+    def pairs(x: torch.Tensor) -> torch.Tensor:
+        return gradient(x, lambda x: torch.nn.functional.pdist(x, p=p))
+
+    def others(x: torch.Tensor) -> torch.Tensor:
+        exact = "donot_use_mm_for_euclid_dist"
+        return gradient(x, lambda x: torch.cdist(x, x.detach().flip(0), p=p, compute_mode=exact))
+
+    inf, nan = math.inf, math.nan
+    for rows in ([[inf, 1], [2, -1], [0.5, -inf]], [[nan, 1], [2, -1], [0.5, 3]], [[inf, 1], [inf, -1], [0.5, 3]]):
+        x = torch.tensor(rows)
+        for program in (pairs, others):
+            torch.testing.assert_close(compile(program, (x,))(x), program(x), equal_nan=True)
