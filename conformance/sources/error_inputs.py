@@ -6,6 +6,7 @@ database's order, and one's dtype is that of its first tensor.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -76,7 +77,7 @@ def case(op: str, dtype: str, index: int) -> Case:
 def _of_op(op: str) -> tuple[Case | Untested, ...]:
     info = opinfo.info_of(op)
     found: list[Case | Untested] = []
-    with seeded(f"{SOURCE}:{op}"):
+    with seeded(f"{SOURCE}:{op}"), _filled_memory():
         try:
             for index, error in enumerate(info.error_inputs("cpu")):
                 found.append(_entry(info, op, index, error.sample_input))
@@ -84,6 +85,20 @@ def _of_op(op: str) -> tuple[Case | Untested, ...]:
             reason = f"sampling raises {type(error).__name__}: {first_line(error)}"
             found.append(Untested(SOURCE, op, "float32", reason))
     return tuple(found)
+
+
+@contextlib.contextmanager
+def _filled_memory() -> Iterator[None]:
+    """``torch.empty`` gives the same memory each time: some of the samples are made of it."""
+    before, warn_only = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warn_only)
 
 
 def _entry(info: Any, op: str, index: int, sample: Any) -> Case | Untested:

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import SOURCES, iterate, load
 
-FIRST = {"opinfo": ["meshgrid*", "uniform", "sort", "nn.functional.conv2d", "svd_lowrank"], "corpus": ["*"]}
+FIRST = {
+    "opinfo": ["meshgrid*", "uniform", "sort", "nn.functional.conv2d", "svd_lowrank"],
+    "errors": ["amax", "gather"],
+    "corpus": ["*"],
+}
 
 
 def digests() -> Iterator[str]:
