@@ -41,7 +41,7 @@ from torchstone.conformance.variants.support import answer, change_inputs, reads
 from torchstone.conformance.variants.ties import tied
 from torchstone.conformance.variants.values import extremes_placed, special
 
-PARTS, ROWS = 16, 64
+PARTS, ROWS = 12, 40
 """Parts of a program, and rows of the array that are tried for them."""
 STEP = 23
 """Rows further on the next sample of an op begins: about as many as one takes, and no divisor of the rows there are."""
@@ -52,8 +52,8 @@ DRAWN, WAYS = 8, 16
 asked."""
 
 FIRST = (
-    "", "empty", "ties", "arguments", "line", "scalar", "mixed", "halves", "columns", "ranks", "single", "places",
-    "odd", "wide", "dims",
+    "", "empty", "ties", "arguments", "", "scalar", "mixed", "halves", "columns", "", "single", "places", "odd", "wide",
+    "dims",
 )  # fmt: skip
 ON_TOP = ("gradients", "special", "arguments", "extremes", "gradients", "magnitudes", "arguments", "negative")
 """What is changed, and what is changed on top of it. Nothing leaves a sample and a dtype as they are. Gradients and
@@ -238,7 +238,7 @@ LEVELS = {
     "arguments": Level("arguments", _drawn),
     "gradients": Level("gradients", lambda case: [case]),
 }
-"""What may be changed, by name."""
+"""What may be changed, by name: some of it in ``mixes`` alone."""
 
 ROUND = len(KINDS) * len(FIRST) * len(ON_TOP)
 """Rows, after which they begin anew."""

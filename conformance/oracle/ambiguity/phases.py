@@ -113,12 +113,22 @@ class PhaseRule:
     turn: Callable[[tuple[Tensor, ...], Tensor], tuple[Tensor, ...]]
 
 
+def _singular_vectors(parts: tuple[Tensor, ...]) -> Tensor:
+    """Those on the left that have one on the right; of a matrix without elements, all there are on either side."""
+    left, singular, right = parts
+    count = singular.shape[-1]
+    return left[..., :count] if count else left if left.numel() else right.mH
+
+
 def _turn_svd(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
     left, singular, right = parts
     count = singular.shape[-1]
     left, right = left.clone(), right.clone()
-    left[..., :count] *= phase
-    right[..., :count, :] *= phase.conj_physical().mT
+    on_left, on_right = (count, count) if count else (left.shape[-1], right.shape[-2])
+    if on_left:
+        left[..., :on_left] *= phase
+    if on_right:
+        right[..., :on_right, :] *= phase.conj_physical().mT
     return left, singular, right
 
 
@@ -142,7 +152,7 @@ def _turn_eigenvectors(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor
 
 
 _RULES: Implementations[PhaseRule] = Implementations(FREE_PHASES)
-_RULES.register("_linalg_svd.default")(PhaseRule(lambda parts: parts[0][..., : parts[1].shape[-1]], _turn_svd))
+_RULES.register("_linalg_svd.default")(PhaseRule(_singular_vectors, _turn_svd))
 _RULES.register("_linalg_eigh.default")(PhaseRule(lambda parts: parts[1], _turn_eigenvectors))
 _RULES.register("linalg_eig.default")(PhaseRule(lambda parts: parts[1], _turn_eigenvectors))
 _RULES.register("linalg_qr.default")(PhaseRule(_columns_of_q, _turn_qr))
