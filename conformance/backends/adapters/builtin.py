@@ -76,25 +76,14 @@ class Builtin:
         dims: tuple[tuple[int, ...], ...] | None = None,
         refused: str = "",
     ) -> Callable[..., Any]:
-        from torch.export import Dim
-
         from torchstone.compiler.diagnostics import TorchstoneError
-        from torchstone.compiler.driver import compile
-        from torchstone.conformance.backends.adapters.frozen import Holding
+        from torchstone.conformance.backends.adapters.frozen import compile_program
 
-        fixed = range(len(args)) if dims is None else [at for at, axes in enumerate(dims) if not axes]
-        holding = Holding(fn, args, fixed) if self.frozen else None
-        given = args if holding is None else holding.left(args)
-        shapes = None
-        if dims is not None:
-            left = dims if holding is None else holding.left(dims)
-            shapes = (tuple(dict.fromkeys(axes, Dim.AUTO) or None for axes in left),)
         try:
-            executable = compile(holding or fn, given, dynamic_shapes=shapes, freeze=self.frozen, **self.settings())
+            executable, called_by = compile_program(fn, args, dims, frozen=self.frozen, **self.settings())
         except TorchstoneError as error:
             raise _translate(error) from error
-        run = self._runner(executable, refused)
-        return run if holding is None else holding.called_by(run)
+        return called_by(self._runner(executable, refused))
 
     def _runner(self, executable: Any, refused: str = "") -> Callable[..., Any]:
         """The executable as a backend's; with ``refused``, a guard that does not hold is a refusal for that reason."""

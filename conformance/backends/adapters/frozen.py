@@ -1,5 +1,4 @@
-"""A program whose inputs but the first are buffers of a module: what a compiler that takes parameters for constants
-takes for them.
+"""How a case is given to ``torchstone.compile``: inputs but the first as buffers of a module, where these are frozen.
 
 A case has no parameters: all that it computes with are inputs. So those after the first are held, as far as they share
 memory with no other.
@@ -11,8 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
+from torch.export import Dim
 
 from torchstone.compiler._torch.tensors import version
+from torchstone.compiler.driver import Executable, compile
 from torchstone.conformance.backends.protocol import BackendGuardError
 from torchstone.conformance.oracle.equality import same_bits
 from torchstone.conformance.program.tensor_storage import copy_tensors
@@ -67,6 +68,27 @@ class Holding(nn.Module):
 
         run.__dict__.update(vars(compiled))
         return run
+
+
+def compile_program(
+    fn: Callable[..., Any],
+    args: tuple[Tensor, ...],
+    dims: tuple[tuple[int, ...], ...] | None,
+    *,
+    frozen: bool,
+    **settings: Any,
+) -> tuple[Executable, Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """What a program is compiled to, and from what calls that to what is called with all inputs.
+
+    ``dims`` are those of each input that may be of any size. Raises as ``torchstone.compile`` does.
+    """
+    sizes = dims or ((),) * len(args)
+    holding = Holding(fn, args, [at for at, axes in enumerate(sizes) if not axes]) if frozen else None
+    left = sizes if holding is None else holding.left(sizes)
+    shapes = None if dims is None else (tuple(dict.fromkeys(axes, Dim.AUTO) or None for axes in left),)
+    given = args if holding is None else holding.left(args)
+    executable = compile(holding or fn, given, dynamic_shapes=shapes, freeze=frozen, **settings)
+    return executable, (lambda run: run) if holding is None else holding.called_by
 
 
 def _alone(args: Sequence[Tensor]) -> list[int]:
