@@ -178,16 +178,14 @@ def _grown(tensor: Tensor, least: int, most: int) -> Tensor:
 
 
 def _odd(case: Case) -> Case:
-    """Make every size from 2 on odd and larger; or those of 1, if eager takes that. Equal sizes stay equal."""
+    """Make every size from 2 on odd and larger; and those of 1. Both where eager takes both. Equal sizes stay equal."""
     sizes, none = {size for tensor in case.args for size in tensor.shape}, "no input has a size that may be larger"
-    found = []
-    if (most := max(sizes, default=0)) > 1:
-        found.append(change_inputs(case, partial(_grown, least=2, most=most), none))
-    if 1 in sizes and taken(larger := change_inputs(case, partial(_grown, least=1, most=1), none)):
-        found.append(larger)
-    if not found:
+    most = max(sizes, default=0)
+    ranges = [(2, most)] * (most > 1) + [(1, 1)] * (1 in sizes)
+    ways = [change_inputs(case, partial(_grown, least=least, most=end), none) for least, end in ranges]
+    if not ways:
         raise NotApplicable(none)
-    return together(found)
+    return together(list(filter(taken, ways)) or ways[:1])
 
 
 def with_equal_sizes(tensor: Tensor) -> Tensor:

@@ -132,3 +132,11 @@ def test_what_draws_random_numbers_and_what_eager_refuses_is_left_out() -> None:
     assert isinstance(drawing, Untested) and "draws random numbers" in drawing.reason
     whole = asked(case("torch.linalg.cholesky", torch.eye(3)), "pairs")
     whole.program(*whole.fresh_args())
+
+
+def test_mixes_change_several_things_at_once_and_never_place_extremes() -> None:
+    whole = asked(find_case("opinfo:nn.functional.avg_pool2d:float32:0"), "mixes")
+    assert find_case("opinfo:nn.functional.avg_pool2d:float32:0:mixes").to_bytes() == whole.to_bytes()
+    names = {call.result.partition("_row")[2] for call in whole.program.calls if call.operator == "avg_pool2d"}
+    changes = [len(set(name.split("_")) & LEVELS.keys()) for name in names]
+    assert max(changes) > 2 and not any("extremes" in name for name in names)
