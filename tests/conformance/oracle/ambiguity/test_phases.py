@@ -191,6 +191,19 @@ def test_a_backend_may_turn_the_last_of_two_factorizations(wrong: bool) -> None:
     assert finding.outcome == ("mismatch" if wrong else "pass"), finding
 
 
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
+def test_vectors_of_a_matrix_without_elements_may_have_any_sign(shape: tuple[int, int], wrong: bool) -> None:
+    calls = (Call("torch.linalg.svd", (Ref("x"),), {}, "r"), Call("torch.add", (Ref("r", (1,)), 1.0), {}, "more"))
+    program = Program(("x",), calls, (Ref("r", (0,)), Ref("r", (2,)), Ref("more")))
+    x = torch.rand(shape)
+    expected = program(x)
+    turn = torch.tensor([1.0, -1.0, -1.0 if not wrong else -2.0])
+    given = tuple(part * turn if part.numel() else part for part in expected)
+    finding = judge(program, (x,), Observed(expected, (x,)), Observed(given, (x,)))
+    assert finding.outcome == ("mismatch" if wrong else "pass"), finding
+
+
 @pytest.mark.torture
 def test_few_runs_are_made_beside_each_choice_before_many_beside_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search finds no number right: what would only tell that is asked no more."""
