@@ -123,7 +123,6 @@ class RandomOverflow(RandomRounding):
     def _compute_in(self, dtype: torch.dtype) -> None:
         super()._compute_in(dtype)
         self.range = _past(real_dtype(dtype))
-        # The halves are added up in float32, by eager and by any compiler that is to be right.
         self.room = max(self.range, _past(torch.float32))
         self.widest = real_dtype(dtype) is torch.float64
 
@@ -230,7 +229,9 @@ class RandomOverflow(RandomRounding):
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
     ) -> Any:
         if movable(out) and not out.is_complex() and (factors := Factors.of(func, args, kwargs)) is not None:
-            return factors.in_some_order(out, self.room, functools.partial(self._kinds_where, out.shape))
+            partial = self._partial_dtype(func)
+            choose = functools.partial(self._kinds_where, out.shape)
+            return factors.in_some_order(out, _past(partial), torch.finfo(partial).tiny, choose)
         try:
             chosen, degrees = homogeneous_operands(func, args, kwargs)
             scale = degrees if self.widest and degrees and max(degrees) <= MAX_DEGREE else None
@@ -276,7 +277,7 @@ class RandomOverflow(RandomRounding):
         out, whole, net, total, noise, nan, degree, mixed, regrouped = terms
         if not movable(out) or net.shape != out.shape:
             return out
-        room = math.ldexp(1.0, 1024 - degree * SHIFT) if degree else self.room
+        room = math.ldexp(1.0, 1024 - degree * SHIFT) if degree else _past(self._partial_dtype(func))
         out = restored(out, whole, degree) if degree else out
         total = torch.maximum(total.real, total.imag) if total.is_complex() else total
         up = down = ~(total.expand(out.shape) < room)

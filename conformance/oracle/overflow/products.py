@@ -49,16 +49,15 @@ class Factors:
 
         return cls(lambda change: func(**changed(change)), total)
 
-    def in_some_order(self, out: Tensor, room: float, choose: Callable[[Tensor], Tensor]) -> Tensor:
+    def in_some_order(self, out: Tensor, room: float, tiny: float, choose: Callable[[Tensor], Tensor]) -> Tensor:
         """What products of real numbers give in some order. All float64.
 
         ``out`` is the product. ``room`` is what no partial product reaches in the narrower dtype (infinity: that of
-        float64). ``choose`` is given where a result is free, and says for each result: 0 overflow, 1 underflow, 2 both,
-        3 neither.
+        float64), ``tiny`` its least normal number: smaller ones may be flushed. ``choose`` is given where a result is
+        free, and says for each result: 0 overflow, 1 underflow, 2 both, 3 neither.
         """
         widest = math.isinf(room)
         highest = 1024.0 if widest else math.log2(room)
-        tiny = torch.finfo(torch.float64 if widest else torch.float32).tiny  # subnormals may be flushed
         zero = self.total(lambda value: (value == 0).double()) > 0
         infinite = self.total(lambda value: torch.isinf(value).double()) > 0
         nan = self.total(lambda value: torch.isnan(value).double()) > 0

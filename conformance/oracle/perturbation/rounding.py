@@ -22,6 +22,7 @@ from torchstone.compiler._torch.modes import ComputingMode, unseen
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision
 from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
+from torchstone.conformance.oracle.op_traits.order_of_terms import STORES_PARTIAL_RESULTS
 from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32, STABLE_BY_NORM, TRANSCENDENTAL
 from torchstone.conformance.oracle.overflow.products import Factors
 from torchstone.conformance.oracle.own_fault import raise_own_fault
@@ -103,6 +104,11 @@ class RandomRounding(ComputingMode):
             return out
         with unseen():  # the twin, which is float64 throughout, has nothing to convert
             return map_leaves(self._round, out)
+
+    def _partial_dtype(self, func: Any) -> torch.dtype:
+        """The dtype of the partial results of an accumulation: those of 16-bit numbers have 32 bits, by eager and by
+        any compiler that is to be right, unless they are stored."""
+        return torch.float32 if self.halves and not STORES_PARTIAL_RESULTS.holds(func) else real_dtype(self.dtype)
 
     def _sides(self, like: Tensor) -> Tensor:
         if self.draws is not None:
@@ -203,7 +209,7 @@ class RandomRounding(ComputingMode):
         factors = Factors.of(func, args, kwargs) if movable(out) and not out.is_complex() else None
         if factors is None:
             return out
-        loss = factors.lost_digits(torch.float64 if real_dtype(self.dtype) is torch.float64 else torch.float32)
+        loss = factors.lost_digits(self._partial_dtype(func))
         return torch.where(loss > self.eps, out * (1.0 + loss * self._sides(out)).clamp(min=0.0), out)
 
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
