@@ -32,8 +32,9 @@ from torchstone.conformance.variants.ties import tied
 from torchstone.conformance.variants.values import extremes_placed, special
 
 WHOLE = (0, 1, 2, -1, 70)
-FRACTIONS = (0.5, 0.0, -0.5, 1.0, math.nan, 2.0, math.inf, -1.0, -math.inf, -0.0, 1000.25, 1e-39)
-"""Numbers that kernels treat in a way of their own, those first that say most of an op; 70 is beyond any vector."""
+FRACTIONS = (0.5, 0.0, -0.5, 1.0, math.nan, 2.0, math.inf, -1.0, -math.inf, -0.0, 1000.3, 1e-39)
+"""Numbers that kernels treat in a way of their own, those first that say most of an op; 70 is beyond any vector, and
+1000.3 is in no binary dtype."""
 
 NAMES = (
     ("none", "mean", "sum"),
@@ -140,7 +141,7 @@ def fits_room(results: list[Any]) -> bool:
 
 def _programs(case: Case) -> Iterator[Program]:
     """By turns: all that is left out of a call given, several arguments changed at once, one place after the other."""
-    ways = [given_more(case.program), drawn_arguments(case), *_replaced(case), _numbers_for_inputs(case)]
+    ways = [given_more(case), drawn_arguments(case), *_replaced(case), _numbers_for_inputs(case)]
     for group in itertools.zip_longest(*ways):
         yield from (program for program in group if program is not None)
 
@@ -148,12 +149,17 @@ def _programs(case: Case) -> Iterator[Program]:
 def _replaced(case: Case) -> list[Iterator[Program]]:
     """For each literal, the programs with others in its place; samples begin with different ones."""
 
-    def at(place: int, others: list[Any]) -> Iterator[Program]:
-        step = next(step for step in itertools.count(FURTHER) if math.gcd(step, len(others)) == 1)
-        start = case.index * step % len(others)
-        return (_changed(case.program, {place: other}) for other in others[start:] + others[:start])
+    return [
+        (_changed(case.program, {place: other}) for other in _turned(others, case.index))
+        for place, others in _choices(case).items()
+    ]
 
-    return [at(place, others) for place, others in _choices(case).items()]
+
+def _turned(others: list[Any], index: int) -> list[Any]:
+    """A list that begins at another place for each sample."""
+    step = next(step for step in itertools.count(FURTHER) if math.gcd(step, max(1, len(others))) == 1)
+    start = index * step % max(1, len(others))
+    return others[start:] + others[:start]
 
 
 def _choices(case: Case) -> dict[int, list[Any]]:
@@ -221,15 +227,22 @@ def _others(value: Any) -> Iterator[Any]:
         yield from dict.fromkeys(found)
 
 
-def given_more(program: Program) -> Iterator[Program]:
-    """The program with arguments of its last call given: all that it leaves out, then each alone, by turns."""
+def given_more(case: Case) -> Iterator[Program]:
+    """The case's program with arguments of its last call given: all that it leaves out, then each alone, by turns.
+
+    What each is given begins at another place for each sample.
+    """
+    program = case.program
     for call in reversed(program.calls):
         for free in left_out(call):
             first = {
                 name: value for name, default in free.items() if (value := next(_other_than(default), None)) is not None
             }
             ways = [first] if first else []
-            rows = [[{name: value} for value in _other_than(default)] for name, default in free.items()]
+            rows = [
+                [{name: value} for value in _turned(list(_other_than(default)), case.index)]
+                for name, default in free.items()
+            ]
             ways += [way for turn in itertools.zip_longest(*rows) for way in turn if way is not None]
             for some in ways:
                 given = replace(call, kwargs={**call.kwargs, **some})
@@ -243,7 +256,7 @@ def _other_than(default: Any) -> Iterator[Any]:
     elif type(default) is float:
         yield default + 2
     elif default is None:
-        yield from (0.75, 2, -math.inf, 0.0, math.inf, -1, math.nan)
+        yield from (0.75, math.inf, 2, -math.inf, 0.0, -1, math.nan)
         return
     yield from _others(default)
 

@@ -16,8 +16,10 @@ import functools
 import itertools
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from torchstone.conformance.program.case import Case
@@ -27,6 +29,7 @@ from torchstone.conformance.sources.sampling import seeded
 from torchstone.conformance.variants.arguments import drawn_arguments, fits_room, given_more
 from torchstone.conformance.variants.backward import backward, with_gradients
 from torchstone.conformance.variants.bundles import bundled, draws
+from torchstone.conformance.variants.defaults import left_out
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.laid_out import laid_out_by_turns
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
@@ -69,7 +72,7 @@ def gradients(case: Case) -> Case:
     Where elements are equal, kinks are; and each argument has a gradient of its own.
     """
     found = {str(each.index): each for each in _unlike(case)}
-    more = itertools.islice(given_more(case.program), MORE)
+    more = itertools.islice(given_more(case), MORE)
     found |= {f"given{at}": case.replace(program=program) for at, program in enumerate(more)}
     with seeded(f"{case.id}:drawn"):
         drawn = [case.replace(program=program) for program in itertools.islice(drawn_arguments(case), DRAWN_OF)]
@@ -120,11 +123,23 @@ def dtypes(case: Case) -> Case:
                 found[f"{dtype}_{name}"] = (
                     _differentiated(sample) if name == "backward" else VARIANTS.load(name).make(sample)
                 )
+    found |= _integers_computed_as_floats(case) if "int64" not in load(case.source).dtypes_of(case.op) else {}
     asked = answers([partial(taken, changed) for changed in found.values()], most=len(found))
     chosen = {name: changed for (name, changed), yes in zip(found.items(), asked, strict=True) if yes}
     if not chosen:
         raise NotApplicable("it has no other dtypes that eager takes")
     return together(laid_out_by_turns(list(chosen.values())), list(chosen))
+
+
+def _integers_computed_as_floats(case: Case) -> dict[str, Case]:
+    """The case with whole numbers in its inputs, the dtype of its floats named: ``mean(x, dtype=torch.float32)``."""
+    last, dtype = case.program.calls[-1], getattr(torch, case.dtype)
+    inputs = {name: x.to(torch.int64) if x.dtype is dtype else x for name, x in case.inputs.items()}
+    if not dtype.is_floating_point or not any("dtype" in free for free in left_out(last)):
+        return {}
+    named = replace(last, kwargs={**last.kwargs, "dtype": dtype})
+    program = case.program.rewrite(lambda call: named if call is last else call)
+    return {"int64_named": case.replace(program=program, inputs=inputs)}
 
 
 def _differentiated(sample: Case) -> Case:

@@ -59,20 +59,30 @@ def _with_dim(tensor: Tensor) -> Tensor:
     return torch.stack([tensor, tensor.flip(0)])
 
 
+def _filled_out(tensor: Tensor, like: Tensor) -> Tensor:
+    """A tensor with the leading dims of another one that has more, its elements other ones in each of its copies."""
+    leading = like.shape[: like.dim() - tensor.dim()]
+    copies = [tensor.reshape(-1).roll(k) for k in range(leading.numel())]
+    return torch.stack(copies).reshape(*leading, *tensor.shape)
+
+
 def _changed(change: Callable[[Tensor], Tensor], chosen: list[Tensor], tensor: Tensor) -> Tensor:
     return change(tensor) if any(tensor is each for each in chosen) else tensor
 
 
 def other_ranks(case: Case) -> list[Case]:
-    """The case with a leading dim less, and with one more, as far as eager takes that.
+    """The case with a leading dim less, and with one more, as far as eager takes that; and with no input that is
+    broadcast for want of dims: a mask for each row of a batch, in place of one for all.
 
-    Of all inputs that have most dims; where eager takes nothing of that, of each of them alone.
+    Of all inputs that have most dims, or that have fewer; where eager takes nothing of that, of each of them alone.
     """
     most = max((tensor.dim() for tensor in case.args), default=0)
     longest = [name for name, tensor in case.inputs.items() if tensor.dim() == most > 0]
+    shorter = [name for name, tensor in case.inputs.items() if 0 < tensor.dim() < most and tensor.numel()]
+    fill = partial(_filled_out, like=case.inputs[longest[0]]) if longest and case.inputs[longest[0]].numel() else None
     found = []
-    for change in (_without_dim, _with_dim):
-        for names in dict.fromkeys((tuple(longest), *((name,) for name in longest))):
+    for change, chosen in ((_without_dim, longest), (_with_dim, longest), (fill, shorter)):
+        for names in dict.fromkeys((tuple(chosen), *((name,) for name in chosen))) if change else ():
             with contextlib.suppress(NotApplicable, NotImplementedError):
                 changed = change_inputs(case, partial(_changed, change, [case.inputs[name] for name in names]), "")
                 if taken(changed):
@@ -82,7 +92,7 @@ def other_ranks(case: Case) -> list[Case]:
 
 
 def _ranks(case: Case) -> Case:
-    """The case with a leading dim less and with one more, in one program."""
+    """The case with a leading dim less, with one more and with none that is broadcast, in one program."""
     if not (found := other_ranks(case)):
         raise NotApplicable("eager takes no other number of dims")
     return together(found)
@@ -204,7 +214,7 @@ def _square(case: Case) -> Case:
 # Eager is left to the worker: an op that counts on a dim may end the process for a scalar, as ``_chunk_cat`` does.
 SCALAR = Variant("Every input 0-d.", scalar, try_eager=False)
 LINE = Variant("Every input in one dim.", line)
-RANKS = Variant("A leading dim less, and one more.", _ranks, try_eager=False)
+RANKS = Variant("A leading dim less, one more, and no input broadcast for want of dims.", _ranks, try_eager=False)
 EMPTY = Variant("No rows, and no columns: sizes of 0.", both_emptied)
 SMALLER = Variant(
     "Each operand in turn smaller than the others, which it is repeated for, or longer where they allow it.", smaller

@@ -48,6 +48,13 @@ def test_a_sample_is_asked_in_the_other_dtypes() -> None:
     assert "float32" not in found
 
 
+def test_integers_are_asked_where_an_op_takes_them_with_a_dtype() -> None:
+    found = asked(find_case("opinfo:mean:float32:1"), "dtypes")
+    named = next(call for call in found.program.calls if call.result.endswith("int64_named"))
+    assert named.kwargs["dtype"] is torch.float32
+    assert found.inputs["x0_int64_named"].dtype is torch.int64
+
+
 @pytest.mark.parametrize("name", ["samples", "gradients", "dtypes"])
 def test_what_draws_random_numbers_is_asked_call_by_call(name: str) -> None:
     assert isinstance(apply(find_case("opinfo:bernoulli:float32:0"), name), Untested)

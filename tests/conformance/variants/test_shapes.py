@@ -22,8 +22,17 @@ def shapes(given: Case, variant: str) -> list[tuple[int, ...]]:
 def test_ranks_are_a_leading_dim_less_and_one_more_of_what_has_most() -> None:
     assert shapes(case("torch.exp", torch.rand(3, 4)), "ranks") == [(4,), (2, 3, 4)]
     x, bias = torch.rand(2, 3, 4), torch.rand(4)
-    assert shapes(case("torch.add", x, bias), "ranks") == [(3, 4), (4,), (2, 2, 3, 4)]  # one bias for both
+    for_both = [(3, 4), (4,), (2, 2, 3, 4)]  # one bias, which two of the three calls have
+    assert shapes(case("torch.add", x, bias), "ranks") == [*for_both, (2, 3, 4), (2, 3, 4)]
     assert not isinstance(apply(case("torch.bmm", torch.rand(2, 3, 4), torch.rand(2, 4, 5)), "ranks"), Case)
+
+
+def test_a_mask_for_all_heads_becomes_one_for_each() -> None:
+    tensors = [torch.rand(2, 4, 3, 8), torch.rand(2, 4, 6, 8), torch.rand(2, 4, 6, 8), torch.rand(3, 6)]
+    found = asked(case("torch.nn.functional.scaled_dot_product_attention", *tensors), "ranks")
+    mask = list(found.inputs.values())[-1]
+    assert mask.shape == (2, 4, 3, 6)
+    assert len({tuple(head.reshape(-1).tolist()) for head in mask.reshape(-1, 3, 6)}) == 8
 
 
 def test_sizes_of_1_become_larger_where_eager_takes_that() -> None:
