@@ -3,7 +3,8 @@
 A bug is found with the first failure that is reduced, whose script was run, and whose smallest program the same backend
 without the bug passes. Of a mutant, ``bisect`` is asked for the stage as well, which is held against the file that was
 mutated. One that is not found may compute the same as the compiler: ``--suite`` tries these on what the suite asks.
-The journal makes it go on where it was stopped.
+With ``--told`` the fuzzer is told so many ops that come to the bug, which it asks alone and then among others, as
+``torchstone fuzz --alone --op`` does for a lowering that is new. The journal makes it go on where it was stopped.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from blame import EFFORT, some_lines, stages_of
+from blame import EFFORT, FOLDER, some_lines, stages_of
+from planted_bugs import all_calls, ops_of
 
 from torchstone.conformance.backends import load
 from torchstone.conformance.bisection import bisect
@@ -30,9 +33,12 @@ from torchstone.conformance.mutants.syntactic import BACKEND_NAME, population
 from torchstone.conformance.mutants.syntactic.application import LiveCode, NotApplicable, import_all
 from torchstone.conformance.mutants.syntactic.mutation import Mutation
 from torchstone.conformance.planted import BUGS
+from torchstone.conformance.sources import opinfo
 from torchstone.fuzz.campaign import CampaignOptions, Tally, run_campaign
 from torchstone.fuzz.findings import FuzzFinding
+from torchstone.fuzz.selftrial.line_map import line_map
 from torchstone.fuzz.selftrial.syntactic import SyntacticTrial
+from torchstone.fuzz.session import ask_alone
 
 PLANTED = "torchstone.conformance.planted"
 
@@ -70,8 +76,10 @@ def passes(finding: FuzzFinding, backend: str) -> bool:
     return not run_case(finding.best, load(backend)).failed
 
 
-def campaign(backend: str, without: str, plan: CampaignOptions) -> tuple[dict[str, Any], FuzzFinding | None]:
-    """What became of a bug: a row of the journal, and what found it."""
+def campaign(
+    backend: str, without: str, plan: CampaignOptions, ops: list[str]
+) -> tuple[dict[str, Any], FuzzFinding | None]:
+    """What became of a bug: a row of the journal, and what found it. ``ops``: what is asked alone, if anything is."""
     judged: dict[str, bool] = {}
 
     def found(tally: Tally) -> FuzzFinding | None:
@@ -86,12 +94,21 @@ def campaign(backend: str, without: str, plan: CampaignOptions) -> tuple[dict[st
         if found(tally):
             raise KeyboardInterrupt
 
-    tally = run_campaign(plan, stop)
-    finding = found(tally)
+    started = time.monotonic()
+    if ops:
+        reports = [asked.report for asked in ask_alone(plan, ops, stop)]
+        tallies = [tally for one in reports for tally in (one.tally, one.among) if isinstance(tally, Tally)]
+    else:
+        tallies = [run_campaign(plan, stop)]
+    finding = next(filter(None, map(found, tallies)), None)
     row: dict[str, Any] = {
-        "found": bool(finding), "seconds": round(tally.seconds, 1), "tried": tally.tried,
-        "outcomes": dict(tally.outcomes), "false": sum(not right for right in judged.values()),
-        "unsorted": [str(one.signature) for one in tally.findings.ranked() if one.name not in judged],
+        "found": bool(finding), "seconds": round(time.monotonic() - started, 1), "told": ops,
+        "tried": sum(tally.tried for tally in tallies),
+        "outcomes": dict(sum((tally.outcomes for tally in tallies), Counter[str]())),
+        "false": sum(not right for right in judged.values()),
+        "unsorted": [
+            str(one.signature) for tally in tallies for one in tally.findings.ranked() if one.name not in judged
+        ],
     }  # fmt: skip
     if finding and finding.reduction and finding.script:
         row |= {
@@ -106,8 +123,25 @@ def campaign(backend: str, without: str, plan: CampaignOptions) -> tuple[dict[st
 def of_planted(name: str, options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         backend = f"{PLANTED}:{name}"
-        row, _ = campaign(backend, f"{PLANTED}:none", _plan(backend, folder, options))
+        row, _ = campaign(backend, f"{PLANTED}:none", _plan(backend, folder, options), told_of_planted(name, options))
         return row
+
+
+def told_of_planted(name: str, options: argparse.Namespace) -> list[str]:
+    """The ops of the database nearest to a planted bug."""
+    if not options.told:
+        return []
+    near = ops_of(BUGS[name], all_calls(options.calls), 4 * options.told)
+    return [op for op in near if op in opinfo.op_names()][: options.told]
+
+
+def told_of_mutation(mutation: Mutation, most: int) -> list[str]:
+    """Ops of the database whose cases run a mutation's line, those first that run the fewest others."""
+    if not most:
+        return []
+    covering = line_map("linalg", FOLDER).covering(mutation.path, mutation.line, mutation.last)
+    found = dict.fromkeys(name.split(":")[1] for name in covering if name.startswith(f"{opinfo.SOURCE}:"))
+    return list(found)[:most]
 
 
 def of_mutation(mutation: Mutation, options: argparse.Namespace) -> dict[str, Any]:
@@ -115,7 +149,8 @@ def of_mutation(mutation: Mutation, options: argparse.Namespace) -> dict[str, An
     before, after = mutation.diff(text)
     with tempfile.TemporaryDirectory() as folder:
         backend = f"{BACKEND_NAME}+{mutation.fingerprint}"
-        row, finding = campaign(backend, "linalg", _plan(backend, folder, options))
+        ops = told_of_mutation(mutation, options.told)
+        row, finding = campaign(backend, "linalg", _plan(backend, folder, options), ops)
         row |= {"path": mutation.path, "line": mutation.line, "before": before, "after": after}
         if finding is not None:
             with live().mutated(mutation, text, lambda: None):
@@ -190,6 +225,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--special-values", action="store_true", help="as of torchstone fuzz")
     parser.add_argument("--suite", action="store_true", help="try mutants that were not found on what the suite asks")
+    parser.add_argument("--told", type=int, default=0, help="how many ops the fuzzer is told [all are fuzzed]")
+    parser.add_argument("--calls", type=Path, default=Path(".torchstone/planted-calls.json"), help="ATen ops by op")
     parser.add_argument("--journal", type=Path, default=Path(".torchstone/fuzzer-alone.jsonl"))
     options = parser.parse_args()
     options.journal.parent.mkdir(parents=True, exist_ok=True)

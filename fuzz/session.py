@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchstone.conformance.custom import registration, source
+from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.escape import file_name
-from torchstone.conformance.sources import opinfo
+from torchstone.conformance.sources import load
 from torchstone.fuzz.alone import OpReport, run_alone
 from torchstone.fuzz.campaign import CampaignOptions, Tally, run_campaign
 from torchstone.fuzz.generator.catalog import select_rules
@@ -22,6 +23,8 @@ ALONE_SHARE = 0.7
 """Of the time, how much an op is asked alone, if there are cases for so long."""
 LEAST_REDUCTION = 10.0
 """Seconds that a reduction may take at least: all of an op's bugs share its time."""
+DATABASES = ("opinfo", "functions", "modules")
+"""The sources in which an op that is to be asked alone is looked up, in this order."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Asked:
 def ask_alone(plan: CampaignOptions, names: Sequence[str], progress: Callable[[Tally], None]) -> Iterator[Asked]:
     """Ask each op alone and then in programs, an equal part of the time each, until one is interrupted.
 
-    Several ops have a folder each in ``plan.out``. Raises InputError for what is no op of PyTorch's database nor of the
+    Several ops have a folder each in ``plan.out``. Raises InputError for what is neither in ``DATABASES`` nor the
     user's, and as ``run_alone``.
     """
     asked = [_place(name) for name in names]
@@ -59,6 +62,9 @@ def _among_others(plan: CampaignOptions, report: OpReport, progress: Callable[[T
     """A campaign of programs that call the op among others, in the time that is left; or why there is none."""
     try:
         rules = rules_of(report)
+    except UnknownName:
+        return "the generator of programs does not know it"
+    try:
         nth_program(plan.seed, 0, plan.pool, plan.max_ops, rules, plan.specials)
     except NothingGenerated as error:
         return f"no program could be made that calls it and runs on fake tensors: {error}"
@@ -67,7 +73,7 @@ def _among_others(plan: CampaignOptions, report: OpReport, progress: Callable[[T
 
 
 def rules_of(report: OpReport) -> tuple[OpRule, ...]:
-    """The rules of the generator for the op of a report."""
+    """The rules of the generator for the op of a report. Raises UnknownName where it has none."""
     if report.source != source.SOURCE:
         return select_rules([report.op])
     return (rule_of_custom(source.op_of(report.op)),)
@@ -77,5 +83,8 @@ def _place(name: str) -> tuple[str, str]:
     """The source that has an op, and what it is called there."""
     if registration.is_custom(name):
         return source.SOURCE, registration.ask(name).name
-    opinfo.info_of(name)
-    return opinfo.SOURCE, name
+    names = {where: load(where).op_names() for where in DATABASES}
+    for where, known in names.items():
+        if name in known:
+            return where, name
+    raise UnknownName("op", name, [op for known in names.values() for op in known])

@@ -9,6 +9,7 @@ import pytest
 from torchstone.cli import invoke
 from torchstone.conformance.backends import load
 from torchstone.conformance.custom import checks, registration, source
+from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.variants.apply import apply
@@ -17,6 +18,7 @@ from torchstone.fuzz.campaign import CampaignOptions
 from torchstone.fuzz.generator.families.samples import rule_of_custom
 from torchstone.fuzz.generator.generate import nth_program
 from torchstone.fuzz.page import page
+from torchstone.fuzz.session import ask_alone
 from torchstone.fuzz.traits import traits
 
 pytestmark = pytest.mark.usefixtures("fork_server")
@@ -103,3 +105,17 @@ def test_an_op_is_called_among_others(monkeypatch, tmp_path):
     assert all(any(call.target == rule.target for call in case.program.calls) for case in cases)
     assert any(len(case.program.calls) > 1 for case in cases)
     assert all(case.tags == registration.needed_tags() for case in cases)
+
+
+@pytest.mark.parametrize(("name", "where"), [("nn.functional.fold", "functions"), ("nn.Bilinear", "modules")])
+def test_what_the_op_database_lacks_is_asked_alone_too(name, where, tmp_path):
+    plan = CampaignOptions("eager", 60.0, 0, tmp_path, programs=2)
+    (asked,) = ask_alone(plan, [name], lambda tally: None)
+    assert (asked.report.source, asked.report.tally.tried) == (where, 2)
+    assert "It was not asked among others: the generator of programs does not know it." in asked.page
+    assert not asked.report.failed
+
+
+def test_a_misspelt_op_is_refused(tmp_path):
+    with pytest.raises(UnknownName, match=r"did you mean .nn\.Linear.\?"):
+        list(ask_alone(CampaignOptions("eager", 1.0, 0, tmp_path), ["nn.Lineer"], lambda tally: None))

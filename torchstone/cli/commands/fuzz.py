@@ -91,7 +91,8 @@ def fuzz(
     alone = alone or any(registration.is_custom(name) for name in op or ())
     if alone and not op:
         raise InputError("--alone is of an op: give --op")
-    _check_names(backend, pythons, [name for name in op or () if not registration.is_custom(name)], passing, store)
+    asked = [name for name in op or () if not registration.is_custom(name)]
+    _check_names(backend, pythons, asked, ("opinfo", "functions", "modules") if alone else ("opinfo",), passing, store)
     check_usable(backend, pythons)
     from torchstone.fuzz.campaign import CampaignOptions
 
@@ -197,15 +198,21 @@ def _folders(backends: Sequence[str], seed: int, out: Path | None) -> dict[str, 
 
 
 def _check_names(
-    backends: Iterable[str], pythons: Mapping[str, str], ops: Iterable[str], passing: str | None, store: Path | None
+    backends: Iterable[str],
+    pythons: Mapping[str, str],
+    ops: Iterable[str],
+    sources: Iterable[str],
+    passing: str | None,
+    store: Path | None,
 ) -> None:
     """Raise UnknownName for a backend, an op or a run that there is not, where that is known without PyTorch."""
     check_backend_names([name for name in backends if name not in pythons])
     if passing:
         with Store(store, readonly=True) as db:
             db.run(passing)
-    known = known_names("opinfo")
-    if known is not None:
+    names = [known_names(source) for source in sources]
+    if None not in names:
+        known = [name for of_one in names for name in of_one or ()]
         check_known("op", [op for op in ops if not any(name.startswith(f"{op}.") for name in known)], known)
 
 

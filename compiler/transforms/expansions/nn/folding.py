@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchstone.compiler.ir import Value, product
+from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim, floordiv
 from torchstone.compiler.transforms.expansions.common import convert_number
 from torchstone.compiler.transforms.expansions.nn.windows import Window, overlapped, padded, slide
@@ -38,5 +39,7 @@ def col2im(
     window = Window.over(2, kernel, stride, padding, dilation)
     rows = zip(size, window.kernel, window.stride, window.padding, window.dilation, strict=True)
     counts = [floordiv(whole + 2 * p - d * (k - 1) - 1, s) + 1 for whole, k, s, p, d in rows]
-    image = overlapped(b, b.cast(x, opmath(x.dtype)), product(shape[:-2]), counts, size, window)
+    # Of booleans the sum says whether any is true.
+    terms = b.cast(x, dt.int32 if x.dtype.is_bool else opmath(x.dtype))
+    image = overlapped(b, terms, product(shape[:-2]), counts, size, window)
     return b.cast(b.reshape(image, shape), x.dtype)

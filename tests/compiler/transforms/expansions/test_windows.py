@@ -34,6 +34,12 @@ def _special(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return x
 
 
+def test_folded_booleans_say_whether_any_is_true(agrees: Agrees) -> None:
+    x = _values(2, 12, 6) > 1
+    agrees(lambda x: F.fold(x, (3, 4), (2, 2)), x)
+    agrees(lambda x: F.fold(x, (3, 4), (2, 2)), torch.ones(1, 4, 6, dtype=torch.bool))
+
+
 @pytest.mark.parametrize("space", [1, 2, 3])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_convolution(agrees: Agrees, space: int, transposed: bool) -> None:
