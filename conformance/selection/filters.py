@@ -14,7 +14,8 @@ from torchstone.conformance.variants.registry import DEFAULT, VARIANTS
 
 
 class Shard(NamedTuple):
-    """One of ``count`` parts of the cases, from 1. Every case is in one part, the same one on every machine."""
+    """One of ``count`` parts of what is asked, from 1. Every case, or of a plan every op, is in one part, the same one
+    on every machine."""
 
     number: int
     count: int
@@ -27,9 +28,9 @@ class Shard(NamedTuple):
             raise InputError(f'a shard is I/N with I from 1 to N, like 2/5; got "{text}"')
         return cls(int(number), int(count))
 
-    def holds(self, case_id: str) -> bool:
-        """Whether the case of this id is in this part."""
-        digest = hashlib.blake2b(case_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    def holds(self, name: str) -> bool:
+        """Whether the case of this id, or the op of this name, is in this part."""
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return int.from_bytes(digest, "big") % self.count == self.number - 1
 
 

@@ -94,14 +94,19 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
     named = _variants(variants, patterns)
 
     def make(source: str, op: str, sharded: bool) -> Iterator[Case | Untested]:
+        def held(name: str) -> bool:
+            return not sharded or shard is None or shard.holds(name)
+
         def kept(entry: Case | Untested, variant: str) -> bool:
             name = entry.id if variant == DEFAULT else _id_in_variant(entry, variant)
-            return not (sharded and shard is not None and not shard.holds(name)) and keep(entry, variant)
+            return held(name) and keep(entry, variant)
 
         chosen = {source: [op]}
-        if budget is not None:
-            return (entry for entry in plan_cases(chosen, loaded, budget, named, dtypes) if kept(entry, entry.variant))
-        return iterate(chosen, dtypes, options.get("limit"), named, kept, loaded)
+        if budget is None:
+            return iterate(chosen, dtypes, options.get("limit"), named, kept, loaded)
+        if not held(f"{label(source)}:{op}"):  # to plan an op is to make all of its cases
+            return iter(())
+        return (entry for entry in plan_cases(chosen, loaded, budget, named, dtypes) if keep(entry, entry.variant))
 
     maker = CaseMaker(make)
     if next(maker.entries(ops, sharded=False), None) is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 
@@ -18,7 +19,7 @@ from torchstone.conformance.selection.plan import DTYPE_KINDS, SHARES, VARIANT_K
 from torchstone.conformance.selection.selection import select_cases
 from torchstone.conformance.sources import find_case, load_all
 from torchstone.conformance.variants.apply import apply
-from torchstone.conformance.variants.registry import BUNDLES, VARIANTS
+from torchstone.conformance.variants.registry import BUNDLES, DEFAULT, VARIANTS
 
 pytestmark = pytest.mark.usefixtures("no_forks")
 
@@ -135,4 +136,12 @@ def test_a_run_asks_the_plan_within_the_dtypes_and_variants_given() -> None:
     assert list(ids()) == [case.id for case in plan_of("add", Effort.quick)]
     assert {name.split(":")[2] for name in ids(dtypes=["int64", "bool"])} == {"int64", "bool"}
     assert {name.split(":")[4] for name in ids(variants=["strided"])} == {"strided"}
-    assert sorted([*ids(shard="1/2"), *ids(shard="2/2")]) == sorted(ids())
+
+
+def test_a_shard_of_a_plan_has_whole_ops() -> None:
+    ops = ["neg", "abs", "exp", "sin", "cos"]
+    base = {"sources": ["opinfo"], "ops": ops, "variants": [DEFAULT], "effort": "quick"}
+    shards = [[entry.id for entry in select_cases(base | {"shard": f"{number}/3"}).entries()] for number in (1, 2, 3)]
+    assert sorted(itertools.chain(*shards)) == sorted(entry.id for entry in select_cases(base).entries())
+    met = [{name.split(":")[1] for name in shard} for shard in shards]
+    assert sum(map(len, met)) == len(set().union(*met)) == len(ops)
