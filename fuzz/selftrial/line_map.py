@@ -30,7 +30,7 @@ from torchstone.conformance.execution.run_case import compile_cases, run_case
 from torchstone.conformance.files import replace_file
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.sources import load, programs
+from torchstone.conformance.sources import Source, load, programs
 from torchstone.conformance.variants.apply import expand
 from torchstone.conformance.variants.registry import is_run_as_it_is
 from torchstone.fuzz.selftrial.cases import ARGUMENT_SAMPLES
@@ -55,6 +55,9 @@ SELDOM = 8
 
 PROGRAM_DTYPE = "float32"
 """Of the program of each pair of steps that is traced: they take 0.1 s each."""
+
+DATABASES = ("opinfo", "functions")
+"""The sources of ops with samples."""
 
 MODULES = "modules"
 """The source whose modules are traced: they train, and call what no function of the database does."""
@@ -158,9 +161,15 @@ def _trace(backend: str, cases: Iterable[Case]) -> list[tuple[str, Lines]]:
     return found
 
 
+def database_of(op: str) -> Source:
+    """The source that has samples of an op. Raises UnknownName."""
+    found = (source for source in map(load, DATABASES) if op in source.op_names())
+    return next(found, load(DATABASES[0]))
+
+
 def traced_cases(op: str) -> Iterator[Case]:
     """A large sample of some dtypes, unlike ones of the first of them, and the largest of these in variants."""
-    for number, dtype in enumerate(spread(load("opinfo").dtypes_of(op))[:DTYPES]):
+    for number, dtype in enumerate(spread(database_of(op).dtypes_of(op))[:DTYPES]):
         cases = unlike_samples(op, dtype, 1 if number else SAMPLES)
         yield from cases
         if not number:
@@ -186,7 +195,7 @@ def traced_module(name: str) -> Iterator[Case]:
 
 def unlike_samples(op: str, dtype: str, most: int) -> list[Case]:
     """Some of the samples of an op and dtype, from the largest to the smallest: they differ in their arguments, too."""
-    found = load("opinfo").iterate([op], [dtype], ARGUMENT_SAMPLES)
+    found = database_of(op).iterate([op], [dtype], ARGUMENT_SAMPLES)
     cases = [case for case in found if isinstance(case, Case)]
     return spaced(sorted(cases, key=lambda case: -sum(tensor.numel() for tensor in case.args)), most)
 
@@ -292,7 +301,7 @@ class Tracer:
 
 
 _TRACED: dict[str, Callable[[str], Iterator[Case]]] = {
-    "opinfo": traced_cases,
+    **dict.fromkeys(DATABASES, traced_cases),
     MODULES: traced_module,
     programs.SOURCE: traced_program,
 }

@@ -13,7 +13,7 @@ from torchstone.conformance.sources import find_case, iterate, load
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import BUNDLES, DEFAULT, VARIANTS
 from torchstone.fuzz.selftrial.cases import programs_of
-from torchstone.fuzz.selftrial.line_map import LineMap, spaced, spread, unlike_samples
+from torchstone.fuzz.selftrial.line_map import DATABASES, LineMap, database_of, spaced, spread, unlike_samples
 
 PROGRAM_OPS = 40
 """Ops that the random programs call: what many ops run is asked in programs of unlike ones."""
@@ -97,7 +97,7 @@ def _all_of(reaching: Sequence[str], ops: Sequence[str], effort: Effort, near: S
 
     pool: dict[str, Iterable[Case]] = {op: _Lazy(_samples(op, effort)) for op in spaced(ops, POOL * effort.varied_ops)}
     few = list(pool)[:: max(1, len(pool) // max(1, effort.varied_ops))][: effort.varied_ops]
-    others = [name for name in near if not name.startswith("opinfo:") and name.count(":") == AS_IT_IS]
+    others = [name for name in near if name.split(":")[0] not in DATABASES and name.count(":") == AS_IT_IS]
     for name in spaced(others, max(0, effort.varied_ops - len(few))):
         pool[name] = _Lazy(map(find_case, [name]))
     if not reaching:  # so a variant may: it is asked of more ops, before the patience ends
@@ -131,7 +131,7 @@ def _by_dtype(names: Iterable[str]) -> list[str]:
 
 def _samples(op: str, effort: Effort) -> Iterator[Case]:
     """Samples of an op: twice ``limit`` of its first dtype, where arguments differ."""
-    for number, dtype in enumerate(spread(load("opinfo").dtypes_of(op))[: effort.dtypes]):
+    for number, dtype in enumerate(spread(database_of(op).dtypes_of(op))[: effort.dtypes]):
         yield from unlike_samples(op, dtype, effort.limit if number else 2 * effort.limit)
 
 
