@@ -2,7 +2,7 @@
 
 Samples give few of the numbers that kernels treat in a way of their own: an exponent of -0.5, a size of 0, a bound that
 is NaN. Each number of a call is replaced by these in turn, each flag by the other, each name by those of its kind, and
-what a sample leaves out is given. Which of them an op takes, eager is asked.
+what a sample leaves out is given, and what it gives is left out. Which of them an op takes, eager is asked.
 """
 
 from __future__ import annotations
@@ -140,8 +140,9 @@ def fits_room(results: list[Any]) -> bool:
 
 
 def _programs(case: Case) -> Iterator[Program]:
-    """By turns: all that is left out of a call given, several arguments changed at once, one place after the other."""
-    ways = [given_more(case), drawn_arguments(case), *_replaced(case), _numbers_for_inputs(case)]
+    """By turns: all that is left out of a call given, what is given left out, several arguments changed at once, one
+    place after the other."""
+    ways = [given_more(case), given_less(case), drawn_arguments(case), *_replaced(case), _numbers_for_inputs(case)]
     for group in itertools.zip_longest(*ways):
         yield from (program for program in group if program is not None)
 
@@ -249,6 +250,17 @@ def given_more(case: Case) -> Iterator[Program]:
                 yield program.rewrite(lambda c, call=call, given=given: given if c is call else c)
 
 
+def given_less(case: Case) -> Iterator[Program]:
+    """The case's program without one of the literals that its last call is given by name or last."""
+    program, last = case.program, case.program.calls[-1]
+    names = [name for name, value in last.kwargs.items() if not any(isinstance(leaf, Ref) for leaf in leaves(value))]
+    less = [replace(last, kwargs={k: v for k, v in last.kwargs.items() if k != name}) for name in names]
+    if last.args and not isinstance(last.args[-1], Ref):
+        less.append(replace(last, args=last.args[:-1]))
+    for call in _turned(less, case.index):
+        yield program.rewrite(lambda each, call=call: call if each is last else each)
+
+
 def _other_than(default: Any) -> Iterator[Any]:
     """Others than a default: first a number that is near it and no special one."""
     if type(default) is int:
@@ -262,5 +274,6 @@ def _other_than(default: Any) -> Iterator[Any]:
 
 
 ARGUMENTS = Variant(
-    "Other numbers, flags and names among the arguments, and those given that a sample leaves out.", arguments
+    "Other numbers, flags and names among the arguments, those given that a sample leaves out, and the reverse.",
+    arguments,
 )

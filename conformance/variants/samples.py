@@ -26,7 +26,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.selection.features import Feature, features
 from torchstone.conformance.sources import SOURCES, load
 from torchstone.conformance.sources.sampling import seeded
-from torchstone.conformance.variants.arguments import drawn_arguments, fits_room, given_more
+from torchstone.conformance.variants.arguments import drawn_arguments, fits_room, given_less, given_more
 from torchstone.conformance.variants.backward import backward, with_gradients
 from torchstone.conformance.variants.bundles import bundled, draws
 from torchstone.conformance.variants.defaults import left_out
@@ -41,7 +41,7 @@ from torchstone.conformance.variants.ties import tied
 TOGETHER = 12
 """Samples in one program, at most."""
 MORE = 4
-"""Programs with arguments given that a sample leaves out."""
+"""Programs with arguments given that a sample leaves out, or left out that it gives."""
 DRAWN, DRAWN_OF = 3, 24
 """Programs with several arguments changed: so many of those drawn that eager takes."""
 ELEMENTS = 1 << 14
@@ -67,12 +67,13 @@ def samples(case: Case) -> Case:
 
 
 def gradients(case: Case) -> Case:
-    """Gradients of the case and other samples, of more and other arguments, and of equal elements and none.
+    """Gradients of the case and other samples, of more, fewer and other arguments, and of equal elements and none.
 
     Where elements are equal, kinks are; and each argument has a gradient of its own.
     """
     found = {str(each.index): each for each in _unlike(case)}
-    more = itertools.islice(given_more(case), MORE)
+    turns = itertools.zip_longest(given_more(case), given_less(case))
+    more = itertools.islice((program for turn in turns for program in turn if program is not None), MORE)
     found |= {f"given{at}": case.replace(program=program) for at, program in enumerate(more)}
     with seeded(f"{case.id}:drawn"):
         drawn = [case.replace(program=program) for program in itertools.islice(drawn_arguments(case), DRAWN_OF)]

@@ -13,6 +13,7 @@ from torchstone.conformance.backends import load
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.literals import leaves
+from torchstone.conformance.sources import find_case
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.forked import answers
 
@@ -123,3 +124,9 @@ def test_other_arguments_meet_empty_inputs() -> None:
     """What a correction of -1 makes of no elements is seen there alone."""
     given = case("torch.var", torch.randn(4, 3), args=(0,)).replace(index=1)
     assert any(tensor.numel() == 0 for tensor in asked(given, "arguments").args)
+
+
+def test_what_a_sample_gives_is_left_out_too() -> None:
+    given = find_case("opinfo:var:float32:4")  # dim and unbiased by name
+    names = [call.kwargs.keys() for call in asked(given, "arguments").program.calls]
+    assert any(given.program.calls[0].kwargs.keys() - some for some in names)
