@@ -74,7 +74,7 @@ VARIANT_KINDS: tuple[tuple[float, Kind], ...] = (
     (3.0, ("pairs", "mixes")),
     (0.5, (DEFAULT,)),
     (0.5, ("lazy", "inplace", "backward", "inference")),
-    (0.5, ("outside", "constants", "rewritten")),
+    (0.5, ("outside", "constants", "rewritten", "numbers")),
     (0.4, ("dynamic", "batch", "huge")),
     *((0.1, BUNDLES[name]) for name in BUNDLES),
 )

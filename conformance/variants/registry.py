@@ -62,6 +62,7 @@ VARIANTS: Registry[Variant] = Registry(
         "inplace": f"{_HERE}.same_tensor:INPLACE",
         "arguments": f"{_HERE}.arguments:ARGUMENTS",
         "lazy": f"{_HERE}.layout:LAZY",
+        "numbers": f"{_HERE}.numbers:NUMBERS",
         "constants": f"{_HERE}.cache_key:CONSTANT",
         "inference": f"{_HERE}.inference:INFERENCE",
         "outside": f"{_HERE}.out_of_bounds:OUT_OF_BOUNDS",
@@ -88,7 +89,7 @@ BUNDLES: Mapping[str, tuple[str, ...]] = {
 }
 """Variants that ask several of one kind in one program, and which these are."""
 
-ASKED_BY_PART = frozenset({*BUNDLES, "samples", "gradients", "dtypes", "pairs", "mixes", "arguments"})
+ASKED_BY_PART = frozenset({*BUNDLES, "samples", "gradients", "dtypes", "pairs", "mixes", "arguments", "numbers"})
 """Variants whose programs have parts that a backend is asked for one by one where it refuses the whole."""
 
 
