@@ -8,9 +8,7 @@ IN_SCIPY = Trait(
     "Is a function of SciPy",
     Names.PUBLIC,
     each(
-        "digamma polygamma erf erfc erfcx erfinv ndtr ndtri log_ndtr zeta gammainc gammaincc i0 i0e i1 i1e gammaln",
-        igamma="gammainc",
-        igammac="gammaincc",
+        "digamma polygamma erf erfc erfcx erfinv ndtr ndtri log_ndtr zeta i0 i0e i1 i1e gammaln",
         lgamma="gammaln",
         psi="digamma",
         bessel_j0="j0",
@@ -36,6 +34,7 @@ IN_SCIPY = Trait(
     waives=True,
 )
 
+_BY_MPMATH = "mpmath's, of positive numbers up to 1,000; of others SciPy's"
 BY_SCIPY = Trait(
     "Is a formula of functions of SciPy or NumPy",
     Names.PUBLIC,
@@ -43,11 +42,17 @@ BY_SCIPY = Trait(
         log1p="NumPy's",
         logaddexp="the larger + log1p(exp(the smaller - the larger))",
         logcumsumexp="the same, of all before and each",
+        gammainc=_BY_MPMATH,
+        gammaincc=_BY_MPMATH,
+        igamma=_BY_MPMATH,
+        igammac=_BY_MPMATH,
         **{"nn.functional.gelu": "x * ndtr(x); of the approximation, x * expit(2 u) for 0.5 * x * (1 + tanh(u))"},
     ),
     reason=(
         "Eager's GELU adds 1 to a number near -1: it has few digits of the tail, in float64 too. Its log1p of a "
-        "subnormal complex number is NaN, and so are logarithms of sums of exponentials that it adds up by log1p."
+        "subnormal complex number is NaN, and so are logarithms of sums of exponentials that it adds up by log1p. The "
+        "incomplete gamma functions are Cephes' in eager and in SciPy: the exponential of a difference, off by as "
+        "many ULPs as the difference is large."
     ),
     effect="As for the functions of SciPy.",
     read_by=("conformance.oracle.reference.scipy_reference",),

@@ -53,6 +53,26 @@ def test_the_other_kind_is_wrong(kind: str) -> None:
     assert compare(gelu(kind), lambda x: right(other, x), TAIL).outcome is Outcome.MISMATCH
 
 
+SHAPES = torch.tensor([6.092381404535894, 1.5, 0.0, 2.0], dtype=torch.float64)
+BOUNDS = torch.tensor([0.05046283650860017, 0.7, 1.0, math.inf], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("name", "tail"), [("igamma", 1.4009997569865155e-11), ("special.gammaincc", None)])
+def test_the_incomplete_gamma_functions_have_all_their_digits(name: str, tail: float | None) -> None:
+    """Eager's first number is 31 ULP off; that of mpmath is 1.400999756986515514570...e-11."""
+
+    def answer(a: Tensor, x: Tensor, off: float = 0.0) -> Tensor:
+        out = getattr(torch.special, name.removeprefix("special."), torch.igamma)(a, x)
+        out[0] = out[0] if tail is None else tail
+        return out * torch.tensor([1.0 + off, 1.0, 1.0, 1.0], dtype=torch.float64)
+
+    program = one(name, Ref("x0"), Ref("x1"))
+    assert compare(program, answer, SHAPES, BOUNDS).ok
+    for off in (1e-13, -1e-13):
+        finding = compare(program, lambda a, x, off=off: answer(a, x, off), SHAPES, BOUNDS)
+        assert finding.outcome is Outcome.MISMATCH, finding
+
+
 FAR_APART = torch.tensor([20.0 + 2.0j, -700.0 + 100.0j, 30.0 - 7.0j], dtype=torch.complex128)
 """The exponential of the second is subnormal beside that of the first: eager's log1p of it is NaN."""
 
