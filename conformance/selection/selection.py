@@ -94,8 +94,7 @@ def select_cases(options: Mapping[str, Any], store: Store | None = None) -> Sele
     named = _variants(variants, patterns)
 
     def make(source: str, op: str, sharded: bool) -> Iterator[Case | Untested]:
-        def held(name: str) -> bool:
-            return not sharded or shard is None or shard.holds(name)
+        held = shard.holds if sharded and shard is not None else lambda name: True
 
         def kept(entry: Case | Untested, variant: str) -> bool:
             name = entry.id if variant == DEFAULT else _id_in_variant(entry, variant)
