@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir.dims import Dim, Expr, floordiv
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.ops.primitive import Primitive, check
@@ -29,6 +30,8 @@ def to_channels_first(rank: int) -> tuple[int, ...]:
 
 def _window_count(op: str, size: Dim, kernel: Dim, low: int, high: int, stride: int, dilation: int) -> Dim:
     """Return how many windows fit into a padded dim."""
+    if any(isinstance(value, Expr) for value in (low, high, stride, dilation)):
+        raise Unsupported("a stride, padding or dilation that is known at run time only", op=op)
     check(stride > 0 and dilation > 0, op, f"stride and dilation must be positive, got {stride} and {dilation}")
     check(low >= 0 and high >= 0, op, f"padding must not be negative, got {low} and {high}")
     reach = (kernel - 1) * dilation + 1

@@ -87,10 +87,17 @@ def _kernel(segment: Segment, kernel: Kernel) -> Run:
 
     def run(state: RunState) -> None:
         tensors = [state.values[id(a)] for a in args]
-        tensors.extend(torch.empty((state.sizes[name], 0), dtype=torch.uint8) for name in segment.sizes)
+        tensors.extend(_carrier(name, state.sizes[name]) for name in segment.sizes)
         state.values.update({id(r): t for r, t in zip(results, kernel(tensors), strict=True)})
 
     return run
+
+
+def _carrier(name: str, size: int) -> torch.Tensor:
+    """Return a tensor without elements that tells a kernel a size."""
+    if size < 0:
+        raise GuardError(f"{name}, a number read from a tensor, is {size}, and the program takes none below 0")
+    return torch.empty((size, 0), dtype=torch.uint8)
 
 
 def _host(op: Operation, kernels: dict[str, Kernel]) -> Run:

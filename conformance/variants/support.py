@@ -38,7 +38,8 @@ def change_inputs(case: Case, change: Callable[[Tensor], Tensor], reason: str) -
 
 
 def together(cases: Sequence[Case], names: Sequence[str] = ()) -> Case:
-    """One case that asks several of one program's kind, one after the other; inputs that are one tensor stay one.
+    """One case that asks several of one program's kind, one after the other; inputs that are one tensor stay one, but
+    where a program may write to its inputs, which would be another part's.
 
     With ``names`` the results and inputs of each have its name behind theirs; without, a number, but for the first.
     """
@@ -48,7 +49,7 @@ def together(cases: Sequence[Case], names: Sequence[str] = ()) -> Case:
     inputs: dict[str, Tensor] = {}
     known: dict[int, str] = {}
     calls, outputs = [], []
-    for case, end in zip(cases, ends, strict=True):
+    for case, end in zip(map(_with_inputs_of_its_own, cases), ends, strict=True):
         renamed = {call.result: f"{call.result}{end}" for call in case.program.calls}
         for name, tensor in case.inputs.items():
             renamed[name] = known.setdefault(id(tensor), f"{name}{end}")
@@ -61,6 +62,13 @@ def together(cases: Sequence[Case], names: Sequence[str] = ()) -> Case:
             calls.append(replace(call.map_arguments(leaf), result=renamed[call.result]))
         outputs.append(map_leaves(case.program.outputs, leaf))
     return first.replace(program=Program(tuple(inputs), tuple(calls), tuple(outputs)), inputs=inputs)
+
+
+def _with_inputs_of_its_own(case: Case) -> Case:
+    names = [call.target.rpartition(".")[2] for call in case.program.calls]
+    if not any((name.endswith("_") and not name.endswith("__")) or name == "__setitem__" for name in names):
+        return case
+    return case.replace(inputs=dict(zip(case.inputs, case.fresh_args(), strict=True)))
 
 
 def resized(tensor: Tensor, axis: int, size: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import inspect
 import itertools
 import operator
 import types
@@ -238,7 +239,7 @@ class State:
                 raise GuardError(f"{want.show(new[0])} was not there when compiled")
         for key, value in want.constants:
             other = now.get(key, MISSING)
-            if other is not value and not _same(value, other):
+            if other is not value and not _same(value, other) and not _wraps_the_same(value, other):
                 raise GuardError(_changed(want, key, value, other))
         for key, dtype, shape in want.tensors:
             other = now.get(key, MISSING)
@@ -265,6 +266,14 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, int | float | complex):
         return same_number(one, other)
     return one == other
+
+
+def _wraps_the_same(one: Any, other: Any) -> bool:
+    """Whether two are one function of PyTorch's. TorchDynamo wraps some when it is imported, which a program's own
+    first call of ``torch.manual_seed`` does."""
+    if not (isinstance(one, types.FunctionType) and isinstance(other, types.FunctionType)):
+        return False
+    return (one.__module__ or "").startswith("torch.") and inspect.unwrap(one) is inspect.unwrap(other)
 
 
 def _changed(want: _Object, key: Hashable, value: Any, other: Any) -> str:

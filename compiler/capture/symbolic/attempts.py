@@ -64,6 +64,11 @@ class Example:
             raise Unsupported("the program reads other numbers when they are symbols", stage="capture")
         return self._reads[self.place], self.place in self._baked
 
+    def negative(self, places: Mapping[str, tuple[str, int]]) -> set[str]:
+        """Return the names of the whole numbers below 0 among those read; ``places`` has their order by name."""
+        read = {name: self._reads[place] for name, (kind, place) in places.items() if kind == "read"}
+        return {name for name, number in read.items() if isinstance(number, int) and number < 0}
+
     def shapes(self) -> Any:
         """Return the shapes of the next results whose size values decide; none where they are not known."""
         self._sized += 1

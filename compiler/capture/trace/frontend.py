@@ -372,6 +372,8 @@ class _Recording:
         names = self.recorder.bind_sizes(self.mode.shape_env)
         if given := {name for name in names if decisions.places.get(name, ("", 0))[0] == "argument"}:
             raise Bake(given, decisions.places)
+        if (example := self.recorder.example) is not None and (below := names & example.negative(decisions.places)):
+            raise Bake(below, decisions.places)  # no tensor has such a size, which is how kernels are given them
         settle(graph, self.mode.shape_env)
         if (broken := refused_by_example(graph, decisions.sizes_known())) is not None:
             raise Bake(symbols_of(broken), decisions.places)

@@ -37,11 +37,14 @@ class Draws:
 
     def __init__(self) -> None:
         torch.default_generator.manual_seed(_START)
-        self.drawn()
+        self._state = torch.default_generator.get_state()
 
     def drawn(self) -> None:
-        """Note that the program has drawn."""
+        """Note that the program has drawn. Where a draw was only recorded, the generator moves on all the same: the
+        seed of before, set once more, is another state then."""
         with no_dispatch_modes():
+            if torch.equal(torch.default_generator.get_state(), self._state):
+                torch.rand(1)
             self._state = torch.default_generator.get_state()
 
     def seed(self) -> int | None:

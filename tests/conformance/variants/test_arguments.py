@@ -130,3 +130,9 @@ def test_what_a_sample_gives_is_left_out_too() -> None:
     given = find_case("opinfo:var:float32:4")  # dim and unbiased by name
     names = [call.kwargs.keys() for call in asked(given, "arguments").program.calls]
     assert any(given.program.calls[0].kwargs.keys() - some for some in names)
+
+
+def test_parts_that_write_to_their_inputs_share_none() -> None:
+    found = asked(find_case("opinfo:exponential:float32:0"), "arguments")
+    written = [call.args[0].name for call in found.program.calls if call.target.endswith("exponential_")]
+    assert len(written) == len(set(written)) > 2
