@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchstone.conformance.custom import registration, source
-from torchstone.conformance.errors import UnknownName
+from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import file_name
 from torchstone.conformance.sources import load
 from torchstone.fuzz.alone import OpReport, run_alone
@@ -62,7 +62,7 @@ def _among_others(plan: CampaignOptions, report: OpReport, progress: Callable[[T
     """A campaign of programs that call the op among others, in the time that is left; or why there is none."""
     try:
         rules = rules_of(report)
-    except UnknownName:
+    except InputError:
         return "the generator of programs does not know it"
     try:
         nth_program(plan.seed, 0, plan.pool, plan.max_ops, rules, plan.specials)
@@ -73,7 +73,7 @@ def _among_others(plan: CampaignOptions, report: OpReport, progress: Callable[[T
 
 
 def rules_of(report: OpReport) -> tuple[OpRule, ...]:
-    """The rules of the generator for the op of a report. Raises UnknownName where it has none."""
+    """The rules of the generator for the op of a report. Raises InputError where it has none."""
     if report.source != source.SOURCE:
         return select_rules([report.op])
     return (rule_of_custom(source.op_of(report.op)),)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from torchstone.conformance.errors import UnknownName
+from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.fuzz.generator.rules import OpRule, op_database
+
+
+class NoRule(InputError):
+    """An op of the database has no rule."""
 
 
 @functools.cache
@@ -23,15 +27,20 @@ def all_rules() -> dict[str, OpRule]:
 
 
 def select_rules(names: Iterable[str]) -> tuple[OpRule, ...]:
-    """Return the rules of the named ops; ``div`` names every variant of div. Raises UnknownName with a suggestion."""
+    """Return the rules of the named ops; ``div`` names every variant of div.
+
+    Raises UnknownName with a suggestion, NoRule for an op of the database that programs do not call.
+    """
     rules = all_rules()
     found: list[OpRule] = []
     for name in names:
         matching = [rule for op, rule in rules.items() if op == name] or [
             rule for op, rule in rules.items() if base_name(op) == name
         ]
+        if not matching and name in op_database():
+            raise NoRule(f"no rule draws calls of {name} for programs of several; --alone asks it by itself")
         if not matching:
-            raise UnknownName("op", name, rules, more="; not every op of the database can be fuzzed yet")
+            raise UnknownName("op", name, rules)
         found += matching
     return tuple(dict.fromkeys(found))
 

@@ -6,7 +6,7 @@ import itertools
 import warnings
 from collections.abc import Iterable, Iterator
 
-from torchstone.conformance.errors import UnknownName
+from torchstone.conformance.errors import InputError
 from torchstone.conformance.mutants import Mutant
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import iterate, load
@@ -96,7 +96,7 @@ def programs_of(ops: Iterable[str], count: int) -> Iterator[Case]:
     for op in ops:
         try:
             known += select_rules([op])
-        except UnknownName:  # the fuzzer has no rule for it
+        except InputError:  # the fuzzer has no rule for it
             continue
     for index in range(count if known else 0):
         try:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from torchstone.conformance.errors import UnknownName
+from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.oracle.op_traits.undetermined import DRAWS_RANDOM_NUMBERS
 from torchstone.conformance.program.case import Case
 from torchstone.fuzz.generator.catalog import all_rules, select_rules
@@ -106,6 +106,11 @@ def test_a_name_without_its_variant_names_all_variants():
 def test_an_unknown_op_is_answered_with_a_suggestion():
     with pytest.raises(UnknownName, match=r'unknown op "sofmax".*did you mean "softmax"'):
         select_rules(("sofmax",))
+
+
+def test_an_op_that_no_program_calls_is_asked_alone() -> None:
+    with pytest.raises(InputError, match=r"no rule draws calls of linalg\.qr .* --alone asks it by itself"):
+        select_rules(("linalg.qr",))
 
 
 def test_rounded_values_reach_no_op_that_jumps():
