@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.sampling import covering
 from torchstone.compiler.driver import compile
 
 SEED, SHARE, ZEROS = torch.tensor(42), torch.tensor(0.5, dtype=torch.float64), torch.zeros(3)
@@ -33,9 +33,9 @@ def drawing(first: str, second: str, share: str) -> Callable[..., Any]:
     return program
 
 
-@pytest.mark.parametrize("target", ["evaluator", "linalg"])
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize(("first", "second"), list(itertools.product(("42", "read"), SEEDS)))
+@pytest.mark.parametrize(
+    ("first", "second", "share", "target"), covering(("42", "read"), SEEDS, SHARES, ("evaluator", "linalg"), strength=3)
+)
 def test_draws_follow_the_last_seed(first: str, second: str, share: str, target: str) -> None:
     program = drawing(first, second, share)
     executable = compile(program, (ZEROS, SEED, SHARE), target)
