@@ -55,6 +55,8 @@ def _slice_infer(
     for name, values in (("start", start), ("limit", limit), ("stride", stride)):
         check(len(values) == x.rank, "slice", f"{name} {list(values)} must have one entry for each dim of {x}")
     for lo, hi, step, size in zip(start, limit, stride, x.dims, strict=True):
+        if isinstance(step, Expr):
+            raise Unsupported("a step that is known at run time only", op="slice")
         check(step > 0, "slice", f"stride must be positive, got {step}")
         if isinstance(lo, int) and isinstance(hi, int) and isinstance(size, int):
             check(0 <= lo <= hi <= size, "slice", f"range {lo}:{hi} is outside size {size} of {x}")

@@ -11,9 +11,19 @@ from torch import Tensor
 
 
 def _conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """A convolution over the first dim: x is (time, batch, channels), the weight (time, channels in, out)."""
-    rows = torch.conv1d(x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
-    return rows.permute(2, 0, 1)
+    """[time, batch, channels], and a weight [kernel, channels, out]: each of its matrices multiplies the times it meets.
+
+    Not a convolution of padded times: infinity times the padding is no number.
+    """
+    kernel, length = weight.shape[0], x.shape[0] + 2 * pad - weight.shape[0] + 1
+    out = bias.expand(length, x.shape[1], bias.shape[0])
+    for at in range(kernel):
+        first, after = max(0, pad - at), max(0, at + pad - kernel + 1)  # of the results, before and behind
+        end = length - after
+        if first < end:
+            met = torch.matmul(x[first + at - pad : end + at - pad], weight[at])
+            out = torch.cat([out[:first], out[first:end] + met, out[end:]])
+    return out
 
 
 def _affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
@@ -25,7 +35,7 @@ def _affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bo
     numbers: list[Tensor] = []
     for dim in reversed(range(len(dims))):
         count = dims[dim]
-        most = 1.0 if align_corners else (count - 1) / count
+        most = 1.0 if align_corners or not count else (count - 1) / count
         ends = (-most, most) if count > 1 else (0.0, 0.0)
         line = torch.linspace(*ends, steps=count, dtype=theta.dtype, device=theta.device)
         numbers.append(line.reshape([-1 if at == dim else 1 for at in range(len(dims))]).expand(dims))

@@ -42,6 +42,23 @@ def test_a_factor_below_0_is_another_at_each_call() -> None:
         assert torch.equal(executable(X, number(value)), X * value)
 
 
+@pytest.mark.parametrize("target", ["evaluator", "linalg"])
+def test_lengths_and_steps_that_are_read(target: str) -> None:
+    counted = compile(lambda x, n: torch.bincount(x, minlength=int(n.item())), (number(2)[None], number(5)), target)
+    for value in (1, 3, 9):
+        assert torch.equal(counted(number(2)[None], number(value)), torch.bincount(number(2)[None], minlength=value))
+    stepped = compile(lambda x, n: torch.slice_copy(x, 0, 0, 3, int(n.item())), (X, number(2)), target)
+    assert torch.equal(stepped(X, number(2)), X[0:3:2])
+    with pytest.raises(GuardError):
+        stepped(X, number(1))
+
+
+def test_a_number_is_copied() -> None:
+    program = lambda x: (x.clone().copy_(2.5), x.long().copy_(3))  # noqa: E731
+    for got, expected in zip(compile(program, (X,), "linalg")(X), program(X), strict=True):
+        assert torch.equal(got, expected)
+
+
 WINDOWS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "stride": lambda x, n: F.conv1d(x, x, stride=(int(n.item()),)),
     "padding": lambda x, n: F.conv1d(x, x, padding=int(n.item())),

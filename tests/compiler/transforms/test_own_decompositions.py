@@ -36,13 +36,14 @@ def test_windows(window: Callable[[int, bool], Tensor]) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_convolutions_over_the_first_dim(target: str) -> None:
     torch.manual_seed(0)
-    for pad in (0, 2):
-        args = torch.randn(6, 2, 3), torch.randn(3, 3, 4), torch.randn(4)
+    for times, kernel, pad in ((6, 3, 0), (6, 3, 2), (6, 3, -1), (2, 5, 3), (5, 13, 5)):
+        args = torch.randn(times, 2, 3), torch.randn(kernel, 3, 4), torch.randn(4)
+        args[1][0, 0, 0] = float("inf")  # which no padding is multiplied by
         program = lambda x, w, b, pad=pad: torch.conv_tbc(x, w, b, pad)  # noqa: E731
-        torch.testing.assert_close(compile(program, args, target)(*args), program(*args))
+        torch.testing.assert_close(compile(program, args, target)(*args), program(*args), equal_nan=True)
 
 
-@pytest.mark.parametrize("size", [(2, 1, 1, 3), (1, 2, 1, 1), (2, 1, 2, 1, 3)], ids=str)
+@pytest.mark.parametrize("size", [(2, 3, 0, 5), (2, 1, 1, 3), (1, 2, 1, 1), (2, 1, 2, 1, 3)], ids=str)
 def test_affine_grids_of_one_place(size: tuple[int, ...]) -> None:
     theta = torch.randn(size[0], len(size) - 2, len(size) - 1)
     for corners in (False, True):

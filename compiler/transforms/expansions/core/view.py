@@ -7,7 +7,7 @@ from typing import Any
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
-from torchstone.compiler.transforms.expansions.common import slice_dim, slice_start, wrap_dim
+from torchstone.compiler.transforms.expansions.common import slice_dim, slice_start, tensor, wrap_dim
 from torchstone.compiler.transforms.rules import Expander, expands
 
 
@@ -37,8 +37,9 @@ def to_copy(b: Expander, x: Value, *_: Any) -> Value:
 
 
 @expands("aten.copy.default")
-def copy(b: Expander, x: Value, source: Value, non_blocking: bool = False) -> Value:
-    return b.broadcast(b.cast(source, b.type.dtype), b.type.dims)
+def copy(b: Expander, x: Value, source: Any, non_blocking: bool = False) -> Value:
+    """``source`` is a tensor, or a number that stands for one."""
+    return b.broadcast(tensor(b, source, b.type.dtype), b.type.dims)
 
 
 @expands("aten.expand.default", "aten.expand_copy.default")

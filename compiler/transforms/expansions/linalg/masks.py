@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torchstone.compiler.ir import Value, product
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim
-from torchstone.compiler.transforms.expansions.common import const, convert_number
+from torchstone.compiler.transforms.expansions.common import const, convert_number, tensor
 from torchstone.compiler.transforms.expansions.core.reduction import broadcast_shape
 from torchstone.compiler.transforms.rules import Expander, expands
 
@@ -99,12 +99,12 @@ def bincount(b: Expander, x: Value, weights: Value | None = None, minlength: int
     (size,), dtype = b.type.dims, b.type.dtype
     x = b.cast(x, dt.int64)
     if x.shape[0] == 0:
-        b.emit("bind", b.scalar(minlength, dt.int64), size=size)
+        b.emit("bind", tensor(b, minlength, dt.int64), size=size)
         return b.full(convert_number(0, dtype), (size,), dtype)
     positive = b.reduce(b.ge(x, const(b, x, 0)), "and", (0,))
     b.emit("check", positive, message="bincount only supports 1-d non-negative integral inputs.")
     length = b.add(b.reduce(x, "max", (0,)), b.scalar(1, dt.int64))
-    b.emit("bind", b.max(length, b.scalar(minlength, dt.int64)), size=size)
+    b.emit("bind", b.max(length, tensor(b, minlength, dt.int64)), size=size)
     updates = b.full(1, x.shape, dtype) if weights is None else b.fit(b.cast(weights, dtype), x.shape)
     into = b.full(convert_number(0, dtype), (size,), dtype)
     return b.emit("scatter", into, updates, x, dims=(0,), kind="add")[0]
