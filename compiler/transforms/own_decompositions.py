@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def _conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """[time, batch, channels], and a weight [kernel, channels, out]: each of its matrices multiplies the times it meets.
+    """[time, batch, channels], a weight [kernel, channels, out]: each of its matrices multiplies the times it meets.
 
     Not a convolution of padded times: infinity times the padding is no number.
     """
