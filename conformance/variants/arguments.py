@@ -198,12 +198,16 @@ def _some(name: str, default: Any) -> Any:
 
 
 def _numbers_for_inputs(case: Case) -> Iterator[Program]:
-    """The program with a number in the place of its last input, then with numbers for all but the first."""
-    names = list(case.inputs)[1:]
-    for number in (0, *FRACTIONS, 3) if names else ():
-        yield _without_inputs(case.program, {names[-1]: number})
-        if len(names) > 1:
-            yield _without_inputs(case.program, {name: random.choice((0, *FRACTIONS)) for name in names})
+    """The program with a number in the place of its last input, of its first, then for all but the first."""
+    names = list(case.inputs)
+    if len(names) < 2:
+        return
+    of_first = itertools.cycle(_turned([1, 0, *FRACTIONS, 2], case.index))
+    for of_last, number in zip((0, *FRACTIONS, 3), of_first, strict=False):
+        yield _without_inputs(case.program, {names[-1]: of_last})
+        yield _without_inputs(case.program, {names[0]: number})
+        if len(names) > 2:
+            yield _without_inputs(case.program, {name: random.choice((0, *FRACTIONS)) for name in names[1:]})
 
 
 def _without_inputs(program: Program, numbers: Mapping[str, float]) -> Program:
