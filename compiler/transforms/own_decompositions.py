@@ -26,6 +26,12 @@ def _conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     return out
 
 
+def _isin_of_number(element: float, tests: Tensor, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """PyTorch's makes a float32 of the number, and searches for it among tests that a NaN leaves without an order."""
+    found = (tests == element).any()
+    return ~found if invert else found
+
+
 def _affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """theta applied to each place of a grid from -1 to 1: to its coordinates, the last dim first, and 1.
 
@@ -90,6 +96,7 @@ def own_decompositions() -> Mapping[Any, Callable[..., Any]]:
     }  # fmt: skip
     return {
         aten.conv_tbc.default: _conv_tbc,
+        aten.isin.Scalar_Tensor: _isin_of_number,
         aten.affine_grid_generator.default: _affine_grid_generator,
         **{
             getattr(packet, name): _window(of)

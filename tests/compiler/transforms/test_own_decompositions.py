@@ -61,3 +61,14 @@ def test_what_reads_memory_in_c_is_refused() -> None:
     program = lambda x: torch.choose_qparams_optimized(x, 5, 10, 0.5, 4)  # noqa: E731
     with pytest.raises(Unsupported, match=r"choose_qparams_optimized.*the memory of a tensor itself"):
         compile(program, (torch.randn(5),), "linalg")
+
+
+TESTS = torch.cat([torch.tensor([1.0, float("inf"), -float("inf"), float("nan"), 0.0]), torch.arange(5.0, 200.0)])
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan"), 0.0, 2.0, 7, 16777217])
+@pytest.mark.parametrize("invert", [False, True])
+def test_a_number_among_tests_of_which_one_is_none(number: float, invert: bool) -> None:
+    for tests in (TESTS, TESTS[:4], torch.tensor([16777216] * 300)):
+        program = lambda tests: torch.isin(number, tests, invert=invert)  # noqa: E731
+        assert torch.equal(compile(program, (tests,), "evaluator")(tests), program(tests))

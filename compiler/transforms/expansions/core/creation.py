@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -205,13 +206,17 @@ def logspace(b: Expander, start: Any, end: Any, steps: int, base: float = 10.0, 
             exponents = _run_time_steps(b, start, end)
         return b.cast(b.pow(const(b, exponents, base), exponents), b.type.dtype)
 
-    def power(v: Any) -> Any:
-        try:
-            return base**v
-        except OverflowError:
-            return math.inf
+    return _steps(b, start, end, functools.partial(_power, base, real=not b.type.dtype.is_complex))
 
-    return _steps(b, start, end, power)
+
+def _power(base: Any, exponent: Any, *, real: bool) -> Any:
+    """The power as C has it: infinite where Python raises, and no number where Python's is complex."""
+    odd = real and exponent % 2 == 1
+    try:
+        found = base**exponent
+    except (OverflowError, ZeroDivisionError):
+        return -math.inf if odd and math.copysign(1.0, base) < 0 else math.inf
+    return math.nan if real and isinstance(found, complex) else found
 
 
 # Matrices by position.

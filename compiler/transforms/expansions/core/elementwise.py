@@ -157,6 +157,11 @@ def _factor(b: Expander, y: Value, alpha: Any) -> Value:
     return b.broadcast(b.cast(alpha, y.dtype), y.shape, ())
 
 
+def _negative_factor(b: Expander, y: Value, alpha: Any) -> Value:
+    """As eager has it, which takes the opposite of a Python number first: that of an integer 0 is no -0."""
+    return _factor(b, y, -alpha) if isinstance(alpha, int | float | complex) else b.neg(_factor(b, y, alpha))
+
+
 def _is_one(alpha: Any) -> bool:
     return not isinstance(alpha, Value) and alpha == 1
 
@@ -187,7 +192,7 @@ def sub(b: Expander, x: Any, y: Any, alpha: Any = 1) -> Value:
     """x - alpha * y."""
     if _is_one(alpha):
         return arithmetic(b, lambda x, y: b.sub(x, y), x, y)
-    return arithmetic(b, lambda x, y: _multiply_add(b, y, b.neg(_factor(b, y, alpha)), x), x, y)
+    return arithmetic(b, lambda x, y: _multiply_add(b, y, _negative_factor(b, y, alpha), x), x, y)
 
 
 @expands("aten.rsub.Tensor", "aten.rsub.Scalar")

@@ -69,3 +69,10 @@ def test_resize_keeps_no_element_whose_place_it_does_not_know() -> None:
     assert grown(x[:0]).shape == (2, 3)
     with pytest.raises(Unsupported, match="memory layout"):
         compile(lambda x: torch.ops.aten.resize(x, [2, 3]), (x,), target="evaluator")
+
+
+@pytest.mark.parametrize("base", [-0.5, -2.0, -1.0, 0.0, -0.0, 1.0, 2.5, float("inf"), -float("inf"), float("nan")])
+def test_powers_of_any_base(base: float) -> None:
+    for start, end, steps in ((1, -3, 7), (0, 3, 4), (0.0, 3.0, 7), (-3, 400, 5)):
+        program = lambda start=start, end=end, steps=steps: torch.logspace(start, end, steps, base)  # noqa: E731
+        torch.testing.assert_close(compile(program, ())(), program(), rtol=1e-5, atol=0, equal_nan=True)

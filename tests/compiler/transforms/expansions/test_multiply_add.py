@@ -48,3 +48,11 @@ def test_a_weight_of_one_half_or_more_goes_from_the_end() -> None:
         exe = compile(lambda x, y: (torch.lerp(x, y, 1.0), torch.lerp(x, y, 0.0)), (x, y))
         end, start = exe(x, y)
         assert torch.equal(end, y) and torch.equal(start, x)
+
+
+@pytest.mark.parametrize("alpha", [0, 0.0, -0.0, 1, -1], ids=repr)
+def test_signs_of_zeros_are_those_of_the_factor_taken_first(alpha: float) -> None:
+    x, y = torch.tensor([1.0, -1.0, 0.0, -0.0]), torch.tensor([-0.0, 0.0, -0.0, 0.0])
+    program = lambda x, y: (torch.sub(y, x, alpha=alpha), torch.rsub(x, y, alpha=alpha))  # noqa: E731
+    for got, expected in zip(compile(program, (x, y), "linalg")(x, y), program(x, y), strict=True):
+        assert torch.equal(torch.signbit(got), torch.signbit(expected))
