@@ -263,6 +263,7 @@ def test_a_bundle_of_any_size_that_is_right_is_compiled_once():
     assert backend.compiled == [3]
 
 
+@pytest.mark.torture
 def test_a_bundle_that_takes_sizes_which_one_of_it_has_to_refuse_is_taken_apart():
     """The second adds inputs that no longer fit; a backend that pads them accepts what eager refuses."""
 

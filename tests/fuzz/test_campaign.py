@@ -130,6 +130,7 @@ def _swapped_sub(out: Path, seconds: float = 300.0, programs: int = 30, **option
     return CampaignOptions("tests.mutants:swapped_sub", seconds, 0, out, must=rules, programs=programs, **options)
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("scripts_not_run")
 def test_a_reduction_that_the_end_of_the_time_cuts_off_goes_on_with_reduce(tmp_path, monkeypatch, capsys):
     tally, simpler = Tally(), triage.Triage._simpler

@@ -130,9 +130,12 @@ def is_nan(b: Expander, x: Value) -> Value:
 
 
 def const(b: Expander, like: Value, value: Any) -> Value:
-    """``value`` with the shape and dtype of ``like``; one rule's equal constants are one."""
+    """``value``, a number or a run-time size, with the shape and dtype of ``like``; one rule's equal constants are one.
+    """
     if isinstance(value, Value):
         raise b.unsupported("a number known at run time only")
+    if isinstance(value, Expr):
+        return b.broadcast(b.cast(size_value(b, value), like.dtype), like.shape, ())
     made: dict[Any, Value] = b.__dict__.setdefault("_constants", {})
     key = (print_literal(value), like.shape, like.dtype)  # the text tells 0.0 from -0.0 and finds NaN again
     if key not in made:

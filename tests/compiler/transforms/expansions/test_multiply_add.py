@@ -56,3 +56,20 @@ def test_signs_of_zeros_are_those_of_the_factor_taken_first(alpha: float) -> Non
     program = lambda x, y: (torch.sub(y, x, alpha=alpha), torch.rsub(x, y, alpha=alpha))  # noqa: E731
     for got, expected in zip(compile(program, (x, y), "linalg")(x, y), program(x, y), strict=True):
         assert torch.equal(torch.signbit(got), torch.signbit(expected))
+
+
+SIZES: dict[str, Callable[..., torch.Tensor]] = {
+    "add": lambda x, y: torch.add(x, y, alpha=y.shape[0]),
+    "sub": lambda x, y: torch.sub(x, y, alpha=y.shape[0]),
+    "addcmul": lambda x, y: torch.addcmul(x, x, y, value=y.shape[0]),
+    "addmm": lambda x, y: torch.addmm(y, x @ x.t(), y, beta=x.shape[0], alpha=x.shape[1]),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_factor_that_is_a_size(name: str) -> None:
+    program, rows = SIZES[name], {0: torch.export.Dim.DYNAMIC}
+    x, y = torch.arange(12.0).reshape(3, 4), torch.arange(12.0).reshape(3, 4) / 4
+    executable = compile(program, (x, y), "linalg", dynamic_shapes=(rows, rows))
+    for given in ((x, y), (x[:2], y[:2]), (torch.cat([x, x]), torch.cat([y, y]))):
+        torch.testing.assert_close(executable(*given), program(*given))
