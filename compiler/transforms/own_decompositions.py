@@ -21,8 +21,9 @@ def _conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
         first, after = max(0, pad - at), max(0, at + pad - kernel + 1)  # of the results, before and behind
         end = length - after
         if first < end:
-            met = torch.matmul(x[first + at - pad : end + at - pad], weight[at])
-            out = torch.cat([out[:first], out[first:end] + met, out[end:]])
+            rows, met = out[first:end], x[first + at - pad : end + at - pad]
+            added = torch.addmm(rows.reshape(-1, rows.shape[2]), met.reshape(-1, met.shape[2]), weight[at])
+            out = torch.cat([out[:first], added.reshape(rows.shape), out[end:]])
     return out
 
 

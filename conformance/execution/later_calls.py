@@ -28,7 +28,7 @@ from torchstone.conformance.backends.protocol import Backend, BackendGuardError
 from torchstone.conformance.execution.failure import failure
 from torchstone.conformance.execution.other_values import eager_answer, other_values, same_outputs
 from torchstone.conformance.execution.poison import FILL
-from torchstone.conformance.execution.repeatability import Runnable, observe, same_leaves
+from torchstone.conformance.execution.repeatability import DIFFER, Runnable, is_nondeterministic, observe, same_leaves
 from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Stage
 from torchstone.conformance.oracle.equality import equal, same_bits
 from torchstone.conformance.oracle.finding import Finding, Observed
@@ -154,8 +154,10 @@ def check_later_calls(
             finding = _failed(call, error)
         else:
             right = call.expected is expected and same_leaves(first, actual)
-            given = actual if only else _judged_already(runs, call.expected, actual)
+            given = actual if only else _judged_already(call.case, runs, call.expected, actual)
             finding = Finding(Outcome.PASS) if right else judge(call.case, call.expected, given)
+            if finding.kind is Kind.NONDETERMINISTIC and not is_nondeterministic(call.case, executable, actual):
+                finding = replace(finding, kind=Kind.VALUE, message=finding.message.removeprefix(DIFFER))
         made.append(call.name)
         if finding.outcome not in FAILURES:
             if finding.outcome is not Outcome.PASS:
@@ -167,14 +169,23 @@ def check_later_calls(
     return Finding(Outcome.PASS, evidence={CALLS: made})
 
 
-def _judged_already(runs: tuple[Observed, Observed], wanted: Observed, actual: Observed) -> Observed:
-    """The run with eager's results in place of those that were found right already: both gave the same bits before."""
+def _judged_already(case: Case, runs: tuple[Observed, Observed], wanted: Observed, actual: Observed) -> Observed:
+    """The run with eager's results in place of those that were found right already: both gave the same bits before.
+
+    Of a part of the program, all its results or none: what is right of one, an index, tells what is right of another.
+    """
     outputs = (*(run.outputs for run in runs), wanted.outputs, actual.outputs)
     if not all(type(each) in (tuple, list) and len(each) == len(outputs[0]) for each in outputs):
         return actual
-    found = [
-        right if _same_results(before, right) and _same_results(first, given) else given
+    same = [
+        _same_results(before, right) and _same_results(first, given)
         for before, first, right, given in zip(*outputs, strict=True)
+    ]
+    parts = [places for places, _ in parts_of(case.program, case.args)] or [list(range(len(same)))]
+    settled = {place for places in parts if all(same[place] for place in places) for place in places}
+    found = [
+        right if place in settled else given
+        for place, (right, given) in enumerate(zip(wanted.outputs, actual.outputs, strict=True))
     ]
     return replace(actual, outputs=type(actual.outputs)(found))
 

@@ -27,6 +27,10 @@ from torchstone.conformance.program.case import Case
 Runnable = Callable[..., Any]
 
 
+DIFFER = "calls on the same inputs differ, and one from eager: "
+"""How the message begins of a backend that is wrong and contradicts itself."""
+
+
 def observe(function: Runnable, args: tuple[Tensor, ...], byte: int = 0, seed: int = SEED) -> Observed:
     """Run a callable from a seed; keep what it returned and what it left in its arguments.
 

@@ -27,7 +27,7 @@ from torchstone.conformance.execution.layers import tell_layers
 from torchstone.conformance.execution.leak import detect_leak
 from torchstone.conformance.execution.poison import FILL
 from torchstone.conformance.execution.provenance import classify, detect_silent_fallback
-from torchstone.conformance.execution.repeatability import check_second_call, is_nondeterministic, observe
+from torchstone.conformance.execution.repeatability import DIFFER, check_second_call, is_nondeterministic, observe
 from torchstone.conformance.execution.set_aside import compare_setting_aside
 from torchstone.conformance.execution.undefined_behavior import SEED, UndefinedBehavior, undefined_behavior
 from torchstone.conformance.execution.verdict import FAILURES, REFUSED, Kind, Outcome, Stage, Verdict
@@ -298,7 +298,7 @@ def _compare(
     if finding.kind in (Kind.VALUE, Kind.MUTATION) and is_nondeterministic(case, program, expected):
         return Finding(Outcome.UNTESTED, message="eager's values depend on memory that nobody wrote to")
     if finding.outcome is Outcome.MISMATCH and is_nondeterministic(case, executable, actual):
-        message = f"calls on the same inputs differ, and one from eager: {finding.message}"
+        message = f"{DIFFER}{finding.message}"
         return Finding(finding.outcome, Kind.NONDETERMINISTIC, message, finding.evidence)
     return finding
 

@@ -130,7 +130,7 @@ def is_nan(b: Expander, x: Value) -> Value:
 
 
 def const(b: Expander, like: Value, value: Any) -> Value:
-    """``value``, a number or a run-time size, with the shape and dtype of ``like``; one rule's equal constants are one."""
+    """A number or a run-time size with the shape and dtype of ``like``; one rule's equal constants are one."""
     if isinstance(value, Value):
         raise b.unsupported("a number known at run time only")
     if isinstance(value, Expr):
