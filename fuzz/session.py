@@ -10,6 +10,7 @@ from torchstone.conformance.custom import registration, source
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.escape import file_name
 from torchstone.conformance.sources import load
+from torchstone.conformance.sources.names import ASKED_ALONE
 from torchstone.fuzz.alone import OpReport, run_alone
 from torchstone.fuzz.campaign import CampaignOptions, Tally, run_campaign
 from torchstone.fuzz.generator.catalog import select_rules
@@ -23,8 +24,6 @@ ALONE_SHARE = 0.7
 """Of the time, how much an op is asked alone, if there are cases for so long."""
 LEAST_REDUCTION = 10.0
 """Seconds that a reduction may take at least: all of an op's bugs share its time."""
-DATABASES = ("opinfo", "functions", "modules")
-"""The sources in which an op that is to be asked alone is looked up, in this order."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Asked:
 def ask_alone(plan: CampaignOptions, names: Sequence[str], progress: Callable[[Tally], None]) -> Iterator[Asked]:
     """Ask each op alone and then in programs, an equal part of the time each, until one is interrupted.
 
-    Several ops have a folder each in ``plan.out``. Raises InputError for what is neither in ``DATABASES`` nor the
+    Several ops have a folder each in ``plan.out``. Raises InputError for what is neither in ``ASKED_ALONE`` nor the
     user's, and as ``run_alone``.
     """
     asked = [_place(name) for name in names]
@@ -83,7 +82,7 @@ def _place(name: str) -> tuple[str, str]:
     """The source that has an op, and what it is called there."""
     if registration.is_custom(name):
         return source.SOURCE, registration.ask(name).name
-    names = {where: load(where).op_names() for where in DATABASES}
+    names = {where: load(where).op_names() for where in ASKED_ALONE}
     for where, known in names.items():
         if name in known:
             return where, name

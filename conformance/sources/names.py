@@ -19,7 +19,13 @@ from typing import Any
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.files import replace_file
 
-DATABASES = ("opinfo", "functions", "modules", "errors", "programs")
+OF_OPS = ("opinfo", "functions")
+"""The sources of ops with samples."""
+
+ASKED_ALONE = (*OF_OPS, "modules")
+"""The sources in which an op that the fuzzer is to ask alone is looked up, in this order."""
+
+DATABASES = (*OF_OPS, "modules", "errors", "programs")
 """Sources whose names follow from PyTorch's files and ours, and whose dtypes are those of PyTorch."""
 
 _FILES = ("version.py", "testing/_internal", "testing/_internal/opinfo", "testing/_internal/opinfo/definitions")

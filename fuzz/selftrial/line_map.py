@@ -31,6 +31,7 @@ from torchstone.conformance.files import replace_file
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import Source, load, programs
+from torchstone.conformance.sources.names import OF_OPS
 from torchstone.conformance.variants.apply import expand
 from torchstone.conformance.variants.registry import is_run_as_it_is
 from torchstone.fuzz.selftrial.cases import ARGUMENT_SAMPLES
@@ -55,9 +56,6 @@ SELDOM = 8
 
 PROGRAM_DTYPE = "float32"
 """Of the program of each pair of steps that is traced: they take 0.1 s each."""
-
-DATABASES = ("opinfo", "functions")
-"""The sources of ops with samples."""
 
 MODULES = "modules"
 """The source whose modules are traced: they train, and call what no function of the database does."""
@@ -163,8 +161,8 @@ def _trace(backend: str, cases: Iterable[Case]) -> list[tuple[str, Lines]]:
 
 def database_of(op: str) -> Source:
     """The source that has samples of an op. Raises UnknownName."""
-    found = (source for source in map(load, DATABASES) if op in source.op_names())
-    return next(found, load(DATABASES[0]))
+    found = (source for source in map(load, OF_OPS) if op in source.op_names())
+    return next(found, load(OF_OPS[0]))
 
 
 def traced_cases(op: str) -> Iterator[Case]:
@@ -301,7 +299,7 @@ class Tracer:
 
 
 _TRACED: dict[str, Callable[[str], Iterator[Case]]] = {
-    **dict.fromkeys(DATABASES, traced_cases),
+    **dict.fromkeys(OF_OPS, traced_cases),
     MODULES: traced_module,
     programs.SOURCE: traced_program,
 }

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from torchstone.conformance.mutants.syntactic.mutation import Mutation
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import find_case, iterate, load
+from torchstone.conformance.sources.names import OF_OPS
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import BUNDLES, DEFAULT, VARIANTS
 from torchstone.fuzz.selftrial.cases import programs_of
-from torchstone.fuzz.selftrial.line_map import DATABASES, LineMap, database_of, spaced, spread, unlike_samples
+from torchstone.fuzz.selftrial.line_map import LineMap, database_of, spaced, spread, unlike_samples
 
 PROGRAM_OPS = 40
 """Ops that the random programs call: what many ops run is asked in programs of unlike ones."""
@@ -97,7 +98,7 @@ def _all_of(reaching: Sequence[str], ops: Sequence[str], effort: Effort, near: S
 
     pool: dict[str, Iterable[Case]] = {op: _Lazy(_samples(op, effort)) for op in spaced(ops, POOL * effort.varied_ops)}
     few = list(pool)[:: max(1, len(pool) // max(1, effort.varied_ops))][: effort.varied_ops]
-    others = [name for name in near if name.split(":")[0] not in DATABASES and name.count(":") == AS_IT_IS]
+    others = [name for name in near if name.split(":")[0] not in OF_OPS and name.count(":") == AS_IT_IS]
     for name in spaced(others, max(0, effort.varied_ops - len(few))):
         pool[name] = _Lazy(map(find_case, [name]))
     if not reaching:  # so a variant may: it is asked of more ops, before the patience ends

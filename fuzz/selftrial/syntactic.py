@@ -25,11 +25,12 @@ from torchstone.conformance.mutants.syntactic.mutation import Mutation
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.worker import preload_decompositions
 from torchstone.conformance.sources import iterate, load
+from torchstone.conformance.sources.names import OF_OPS
 from torchstone.conformance.variants.apply import expand
 from torchstone.conformance.variants.registry import VARIANTS
 from torchstone.fuzz.selftrial.cases import programs_of
 from torchstone.fuzz.selftrial.forked import ForkedTrial
-from torchstone.fuzz.selftrial.line_map import DATABASES, LineMap, line_map
+from torchstone.fuzz.selftrial.line_map import LineMap, line_map
 from torchstone.fuzz.selftrial.mutation_results import MutationResult
 from torchstone.fuzz.selftrial.reaching_cases import Effort, reaching_cases, reaching_ids
 
@@ -68,7 +69,7 @@ class SyntacticTrial:
         started = time.perf_counter()
         text = self.texts[mutation.path]
         reaching, near = reaching_ids(self.lines, mutation, functions_around(text, mutation))
-        sampled = (op for source, op, *_ in (name.split(":") for name in near) if source in DATABASES)
+        sampled = (op for source, op, *_ in (name.split(":") for name in near) if source in OF_OPS)
         ops = list(dict.fromkeys((*ops_named(text, mutation), *sampled)))
         trial = ForkedTrial(
             self._backend,
@@ -171,7 +172,7 @@ def ops_named(text: str, mutation: Mutation) -> list[str]:
         if isinstance(value, ast.Constant) and str(value.value).startswith("aten.")
     ]
     known: dict[str, list[str]] = {}
-    for op in itertools.chain(*(load(source).op_names() for source in DATABASES)):
+    for op in itertools.chain(*(load(source).op_names() for source in OF_OPS)):
         for name in {op.replace(".", "_"), op.rpartition(".")[2]}:
             known.setdefault(name, []).append(op)
     return [op for operator in dict.fromkeys(operators) for op in known.get(operator, ())]

@@ -106,9 +106,11 @@ class RandomRounding(ComputingMode):
             return map_leaves(self._round, out)
 
     def _partial_dtype(self, func: Any) -> torch.dtype:
-        """The dtype of the partial results of an accumulation: those of 16-bit numbers have 32 bits, by eager and by
+        """The dtype of the partial results of an accumulation: those of narrower numbers have 32 bits, by eager and by
         any compiler that is to be right, unless they are stored."""
-        return torch.float32 if self.halves and not STORES_PARTIAL_RESULTS.holds(func) else real_dtype(self.dtype)
+        own = real_dtype(self.dtype)
+        narrow = torch.finfo(own).bits < torch.finfo(torch.float32).bits
+        return torch.float32 if narrow and not STORES_PARTIAL_RESULTS.holds(func) else own
 
     def _sides(self, like: Tensor) -> Tensor:
         if self.draws is not None:
