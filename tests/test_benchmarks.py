@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,6 +102,20 @@ def test_a_planted_bug_counts_as_found_from_the_first_stage_that_finds_it() -> N
     found = {name: counts[name] for name in ("bugs", "float32", "default", "all")}
     assert found == {"bugs": 3, "float32": 1, "default": 1, "all": 2}
     assert counts["not asked to the end"] == 2
+
+
+def test_each_rule_of_the_oracle_is_where_the_ablation_looks_for_it(tmp_path: Path) -> None:
+    """And a rule that gives room is missed where it is off: without the rounding model an answer is no longer right."""
+    rules: Any = importlib.import_module("oracle_rules")
+    assert all(callable(getattr(rule.get(), "func", rule.get())) for rule in rules.RULES)
+    out = tmp_path / "rules.jsonl"
+    with out.open("w") as file:
+        ablation = rules.Ablation("ill-conditioned", file)
+        rules.generated("ill-conditioned", 11, 12, ablation)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert ablation.judged > 3
+    changed = {row["rule"] for row in rows if row["before"] != row["after"]}
+    assert "room for rounding" in changed
 
 
 def test_the_size_of_a_program_is_its_operators() -> None:

@@ -28,6 +28,7 @@ LEFT_OUT = {
     "div.Scalar_mode": _FMOD,
     "div.Tensor_mode": _FMOD,
     "floor_divide": _FMOD,
+    "remainder": _FMOD,
     "sigmoid": "is NaN for complex numbers whose exponential leaves the range",
     "_unsafe_masked_index": "takes the first place for each that is counted from the end",
     "upsample_linear1d": "multiplies infinities by weights of 0, which eager does not read",

@@ -114,13 +114,18 @@ def div_by_reciprocal(x: Any, y: Any) -> Any:
 
 
 def pow_by_logarithm(x: Any, y: Any) -> Any:
-    """``exp(y * log(x))`` in float64, for positive numbers of at most 32 bits."""
+    """``exp(y * log(x))`` in float64, for positive numbers of at most 32 bits; of others, the overload that is asked.
+
+    Eager's own overloads differ: of minus infinity to 0.5 it is NaN by ``sqrt`` of a number, infinity of a tensor.
+    """
     dtype = _divisible(x, y)
     if dtype is None or dtype is torch.float64 or not torch.result_type(x, y).is_floating_point:
         return NotImplemented
     base, exponent = (torch.as_tensor(each).to(accumulator(dtype)).double() for each in (x, y))
     usual = (base > 0) & torch.isfinite(base) & torch.isfinite(exponent)
-    return torch.where(usual, torch.exp(exponent * torch.log(base)), torch.pow(base, exponent)).to(dtype)
+    tensors = [isinstance(each, torch.Tensor) for each in (x, y)]
+    unusual = torch.pow(base if tensors[0] else x, exponent if tensors[1] else y)
+    return torch.where(usual, torch.exp(exponent * torch.log(base)), unusual).to(dtype)
 
 
 CONTROLS = (
