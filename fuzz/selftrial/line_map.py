@@ -1,6 +1,6 @@
 """Which cases run which lines of the compiler: some of every op are compiled and called under a trace.
 
-So are a sample of each module and a program of each pair of steps: some lines are there for what no op of the database
+So are a sample of each module and programs of each pair of steps: some lines are there for what no op of the database
 calls.
 
 A map is kept under the hash of the compiler's sources and of what is traced: another is made where these have changed.
@@ -55,7 +55,7 @@ SELDOM_TRACED = ("strided", "long", "dynamic")
 SELDOM = 8
 
 PROGRAM_DTYPE = "float32"
-"""Of the program of each pair of steps that is traced: they take 0.1 s each."""
+"""Of the programs of each pair of steps that are traced: they take 0.1 s each."""
 
 MODULES = "modules"
 """The source whose modules are traced: they train, and call what no function of the database does."""
@@ -176,9 +176,14 @@ def traced_cases(op: str) -> Iterator[Case]:
 
 
 def traced_program(pair: str) -> Iterator[Case]:
-    """A program of a pair of steps: of each second step, the first ones are others in the programs of other pairs."""
-    with suppress(InputError):  # there is none of this index
-        yield programs.case(pair, PROGRAM_DTYPE, zlib.crc32(pair.encode()) % len(programs.indices_of(pair)))
+    """Programs of a pair of steps: so many that each first step is in one, of this pair or of another of its class."""
+    first = pair.split("+")[0]
+    pairs = [name for name in load(programs.SOURCE).op_names() if name.split("+")[0] == first]
+    steps, indices = len(programs.STEPS[first]), programs.indices_of(pair)
+    for row in range(pairs.index(pair) % steps, steps, len(pairs)):
+        block = zlib.crc32(f"{pair}:{row}".encode()) % (len(indices) // steps)
+        with suppress(InputError):  # there is none of this index
+            yield programs.case(pair, PROGRAM_DTYPE, block * steps + row)
 
 
 def traced_module(name: str) -> Iterator[Case]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
 from torchstone.cli import invoke
 from torchstone.conformance.errors import InputError
@@ -12,10 +13,12 @@ from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.mutants.syntactic.enumerate import mutations
 from torchstone.conformance.mutants.syntactic.judgements import Judged, Judgement
+from torchstone.conformance.program.literals import leaves
+from torchstone.conformance.sources import programs
 from torchstone.fuzz.generator import generate
 from torchstone.fuzz.selftrial import cases, syntactic
 from torchstone.fuzz.selftrial import mutation_results as results
-from torchstone.fuzz.selftrial.line_map import LineMap, line_map, trace_op
+from torchstone.fuzz.selftrial.line_map import LineMap, line_map, trace_op, traced_program
 from torchstone.fuzz.selftrial.mutation_results import MutationResult
 from torchstone.fuzz.selftrial.reaching_cases import Effort, reaching_cases, reaching_ids
 
@@ -91,6 +94,21 @@ def test_a_map_is_made_once(tmp_path, monkeypatch, lines):
     file.write_bytes(b"nothing that was compressed")
     with pytest.raises(TypeError):  # it is made again
         line_map("linalg", tmp_path)
+
+
+def test_each_cast_is_in_a_traced_program():
+    """A dtype that only a cast names is run by no sample of the database."""
+    found = [list(traced_program(pair)) for pair in programs.op_names() if pair.startswith("cast+")]
+    assert all(found)
+    named = {
+        leaf
+        for cases in found
+        for case in cases
+        for call in case.program.calls
+        for leaf in leaves((call.args, call.kwargs))
+        if isinstance(leaf, torch.dtype)
+    }
+    assert {torch.float8_e5m2, torch.float8_e4m3fn, torch.uint16, torch.complex64, torch.int8} <= named
 
 
 # What is tried
