@@ -301,3 +301,35 @@ def test_what_was_found_right_is_not_judged_again_and_what_is_wrong_beside_it_is
 
     verdict = run_case(case, Fake(baked))
     assert (verdict.outcome, verdict.kind) == (Outcome.MISMATCH, "later-call") and "output[0]" in verdict.message
+
+
+def test_a_choice_that_was_right_is_judged_again_beside_what_follows_from_it() -> None:
+    """The order of equal elements is the same in both calls; what is taken in that order has other values."""
+    calls = (
+        Call("torch.argsort", (Ref("x0"),), {}, "r0"),
+        Call("torch.take_along_dim", (Ref("x1"), Ref("r0"), 1), {}, "r1"),
+    )
+    case = Case(
+        Program(("x0", "x1"), calls, (Ref("r0"), Ref("r1"))), {"x0": torch.ones(3, 4), "x1": X}, "t", "sort", "float32"
+    )
+    found = other_values(case, _eager(case))
+    assert found is not None and len(found[0].args[0].unique()) == 1 and not torch.equal(found[0].args[1], X)
+
+    def other_order(fn: Run, args: tuple[Tensor, ...]) -> Run:
+        order = torch.arange(3, -1, -1).repeat(3, 1)
+        return lambda x0, x1: (order.clone(), torch.take_along_dim(x1, order, 1))
+
+    verdict = run_case(case, Fake(other_order))
+    assert verdict.outcome is Outcome.PASS and VALUES in verdict.evidence[CALLS]
+
+    def off_by_one(fn: Run, args: tuple[Tensor, ...]) -> Run:
+        right = other_order(fn, args)
+
+        def run(x0: Tensor, x1: Tensor) -> Any:
+            order, taken = right(x0, x1)
+            return order, taken if torch.equal(x1, X) else taken + 1
+
+        return run
+
+    verdict = run_case(case, Fake(off_by_one))
+    assert (verdict.outcome, verdict.kind) == (Outcome.MISMATCH, "later-call")
