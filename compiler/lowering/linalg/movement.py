@@ -35,16 +35,33 @@ def insert(e: LinalgEmitter, source: Any, target: Any, offset: Sequence[Dim], sh
     ).result
 
 
+AT_ONCE = 16
+"""Tensors that are joined at once. MLIR's bufferization compares the reads and writes of what shares a buffer with each
+other, and follows each back to its begin: it takes time by the cube of their number."""
+
+
 def concat(e: LinalgEmitter, op: Operation) -> list[Any]:
+    """Joined one after the other in one buffer; many of them in groups first."""
+    parts = [(e.tensor(x), x.shape) for x in op.values if 0 not in x.shape]
+    while len(parts) > AT_ONCE:
+        rows = [parts[at : at + AT_ONCE] for at in range(0, len(parts), AT_ONCE)]
+        parts = [_joined(e, row, op) if len(row) > 1 else row[0] for row in rows]
+    return [_joined(e, parts, op, op.result.shape)[0]]
+
+
+def _joined(
+    e: LinalgEmitter, parts: Sequence[tuple[Any, Sequence[Dim]]], op: Operation, shape: Sequence[Dim] | None = None
+) -> tuple[Any, Sequence[Dim]]:
     dim = op.attributes["dim"]
-    operands = list(op.values)
-    target = e.empty(op.result.shape, s.element(op.result.dtype))
-    offset: list[Dim] = [0] * op.result.rank
-    for operand in operands:
-        if 0 not in operand.shape:
-            target = insert(e, e.tensor(operand), target, offset, operand.shape)
-        offset[dim] = offset[dim] + operand.shape[dim]
-    return [target]
+    if shape is None:
+        shape = list(parts[0][1])
+        for _, other in parts[1:]:
+            shape[dim] = shape[dim] + other[dim]
+    target, offset = e.empty(shape, s.element(op.result.dtype)), list[Dim]([0]) * len(shape)
+    for tensor, sizes in parts:
+        target = insert(e, tensor, target, offset, sizes)
+        offset[dim] = offset[dim] + sizes[dim]
+    return target, shape
 
 
 def pad(e: LinalgEmitter, op: Operation) -> list[Any]:

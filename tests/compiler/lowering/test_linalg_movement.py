@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -12,7 +14,8 @@ from torchstone.compiler.ir.dims import evaluate as evaluate_dim
 from torchstone.compiler.ir.dims import symbol
 from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.ir.types import TensorType
-from torchstone.compiler.lowering.linalg.movement import groups
+from torchstone.compiler.lowering.linalg import TARGET
+from torchstone.compiler.lowering.linalg.movement import AT_ONCE, groups
 from torchstone.compiler.runtime.cpu.bridge import torch_dtype
 
 from .harness import evaluate, primitive, run
@@ -46,6 +49,7 @@ STATIC: list[tuple[str, list[tuple], dict[str, Any]]] = [
     ("concat", [(2, 3), (2, 1), (2, 0)], {"dim": 1}),
     ("concat", [(2, 3)], {"dim": 0}),
     ("concat", [(0,), (0,)], {"dim": 0}),
+    ("concat", [(2, 1 + k % 3) for k in range(19)], {"dim": 1}),
     ("pad", [(2, 3), ()], {"low": (1, 0), "high": (0, 2)}),
     ("pad", [(0, 3), ()], {"low": (1, 0), "high": (0, 2)}),
     ("pad", [(), ()], {"low": (), "high": ()}),
@@ -64,6 +68,7 @@ DYNAMIC: list[tuple[str, list[tuple], dict[str, Any]]] = [
     ("slice", [(n,)], {"start": (n - 1,), "limit": (n,), "stride": (1,)}),
     ("reverse", [(n, 4)], {"dims": (0, 1)}),
     ("concat", [(n, 3), (m, 3)], {"dim": 0}),
+    ("concat", [(n, 3), (m, 3), (2, 3)] * 7, {"dim": 0}),
     ("pad", [(n,), ()], {"low": (1,), "high": (m,)}),
 ]
 
@@ -86,7 +91,7 @@ def same(got: torch.Tensor, want: torch.Tensor) -> bool:
 
 
 def name_of(case: Any) -> str:
-    return f"{case[0]}-{case[1]}-{'-'.join(str(v) for v in case[2].values())}".replace(" ", "")
+    return f"{case[0]}-{case[1][:3]}-{len(case[1])}-{'-'.join(str(v) for v in case[2].values())}".replace(" ", "")
 
 
 @pytest.mark.parametrize("case", STATIC, ids=name_of)
@@ -109,13 +114,26 @@ def test_run_time_sizes(case: Any) -> None:
     graph = primitive(name, *types, **attributes)
     extra = primitive("neg", TensorType((n, m), dt.float32)).args
     graph.args.extend(extra)
-    from torchstone.compiler.lowering.linalg import TARGET
-
     kernel = TARGET.lower(graph).load()
     for sizes in ({"n": 6, "m": 6}, {"n": 1, "m": 1}, {"n": 3, "m": 5}):
         shaped = [tuple(evaluate_dim(d, sizes) for d in t.dims) for t in (*types, extra[0].tensor)]
         tensors = [counted(dt.float32, s) for s in shaped]
         assert same(kernel(tensors)[0], evaluate(graph, tensors)[0]), sizes
+
+
+@pytest.mark.parametrize("count", [AT_ONCE, AT_ONCE + 1, AT_ONCE * AT_ONCE + 2])
+def test_no_more_are_joined_in_one_buffer_than_bufferization_takes_little_time_for(count: int) -> None:
+    graph = primitive("concat", *[TensorType((k % 2 + 1,), dt.float32) for k in range(count)], dim=0)
+    text = TARGET.lower(graph).texts["linalg"]()
+    into = Counter[str]()
+    of: dict[str, str] = {}
+    for result, target in re.findall(r"(%\w+) = tensor.insert_slice %\w+ into (%\w+)", text):
+        of[result] = of.get(target, target)
+        into[of[result]] += 1
+    assert max(into.values()) <= AT_ONCE and sum(into.values()) >= count
+    if count < 20:
+        tensors = [counted(dt.float32, (k % 2 + 1,)) for k in range(count)]
+        assert same(run(graph, tensors)[0], torch.cat(tensors))
 
 
 @pytest.mark.parametrize(
