@@ -12,6 +12,7 @@ import torch
 from torchstone.compiler._torch.functorch import is_wrapped
 from torchstone.compiler._torch.modes import TorchDispatchMode, no_dispatch_modes, take_tracers_place
 from torchstone.compiler._torch.operators import HigherOrderOperator, call_for_any_device, schema_of
+from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.compiler._torch.settings import get_onednn, set_onednn
 from torchstone.compiler._torch.symbolic_shapes import ShapeEnv
 from torchstone.compiler.capture.leaf_gradients import KeepGradients
@@ -256,6 +257,8 @@ class Recorder(TorchDispatchMode):
         of_sizes = schema_of(func).name.startswith("aten::sym_")
         if func.namespace in ("prim", "profiler") or of_sizes or func in special_ops.METADATA_OPS:
             return func(*args, **kwargs)
+        if _holds_no_numbers(args, kwargs):
+            return func(*args, **kwargs)
         if schema_of(func).name.startswith("aten::_foreach_") and not schema_of(func).is_mutable:
             with self:  # one op for each tensor of a list, as PyTorch's own kernel for any device has it
                 return call_for_any_device(func, *args, **kwargs)
@@ -484,6 +487,12 @@ def _hint(number: Any, read: Any) -> Any:
     if isinstance(number, torch.SymFloat):
         return float(read)
     return int(bool(read)) if isinstance(number, torch.SymBool) else int(read)
+
+
+def _holds_no_numbers(args: Any, kwargs: Any) -> bool:
+    """Say whether a call is of the device ``meta``, where PyTorch's own Python code works out shapes and dtypes."""
+    devices = (x.device if isinstance(x, torch.Tensor) else x for x in tree_leaves((args, kwargs)))
+    return any(isinstance(device, torch.device) and device.type == "meta" for device in devices)
 
 
 def tensor_type(tensor: torch.Tensor) -> TensorType:
