@@ -23,15 +23,15 @@ from torchstone.compiler.capture.symbolic import floats, numbers
 from torchstone.compiler.capture.symbolic.attempts import Example
 from torchstone.compiler.capture.symbolic.run_time_sizes import SHAPES
 from torchstone.compiler.capture.symbolic.scalars import decompose
-from torchstone.compiler.capture.symbolic.sizes import to_dim
 from torchstone.compiler.capture.symbolic.specialize import Decisions
 from torchstone.compiler.capture.trace import control_flow, special_ops
-from torchstone.compiler.capture.trace.aten_literals import dtype_of, to_literal
+from torchstone.compiler.capture.trace.aten_literals import to_literal
 from torchstone.compiler.capture.trace.generator_state import Draws
 from torchstone.compiler.capture.trace.schemas import schema_order
+from torchstone.compiler.capture.trace.tensors import holds_no_numbers, tensor_type
 from torchstone.compiler.capture.trace.written_ops import call_written
 from torchstone.compiler.capture.user_code import user_location
-from torchstone.compiler.diagnostics import Unsupported
+from torchstone.compiler.diagnostics import Unsupported, origin
 from torchstone.compiler.ir import Graph, Location, Operation, PrimType, TensorType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol
@@ -84,6 +84,7 @@ class Recorder(TorchDispatchMode):
         self.row_major = False
         self.replayed = False
         self.layouts = Layouts()
+        self._numberless: dict[int, Location] = {}  # on meta, and where they came from
         self._blank: dict[int, torch.Tensor] = {}  # uninitialized, and used by no op yet
         self.gradients = KeepGradients()
         self.refused: Unsupported | None = None
@@ -215,12 +216,21 @@ class Recorder(TorchDispatchMode):
 
     def capture(self, tensor: torch.Tensor, original: torch.Tensor) -> Value:
         """Announce an argument of the graph that stands for a tensor the program holds; read again at each call."""
+        if (location := self._numberless.get(id(tensor))) is not None:
+            raise Unsupported(f"a tensor on device {tensor.device}", where=origin(location), stage="capture")
         if is_wrapped(original):
             raise Unsupported("a tensor inside of torch.func that is taken for a constant", stage="capture")
         value = self.input(tensor, f"c{len(self.captures)}")
         self.layouts.arguments[-1] = strides_of(original)
         self.captures.append((value, original))
         return value
+
+    def _on_meta(self, out: Any) -> Any:
+        """Return what holds no numbers, its line noted: it may not get into the graph."""
+        for tensor in (leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)):
+            self._alive.append(tensor)
+            self._numberless[id(tensor)] = self.location or user_location()
+        return out
 
     def knows(self, tensor: torch.Tensor) -> bool:
         """Say whether a tensor is a value of the graph."""
@@ -257,8 +267,8 @@ class Recorder(TorchDispatchMode):
         of_sizes = schema_of(func).name.startswith("aten::sym_")
         if func.namespace in ("prim", "profiler") or of_sizes or func in special_ops.METADATA_OPS:
             return func(*args, **kwargs)
-        if _holds_no_numbers(args, kwargs):
-            return func(*args, **kwargs)
+        if holds_no_numbers(args, kwargs):
+            return self._on_meta(func(*args, **kwargs))
         if schema_of(func).name.startswith("aten::_foreach_") and not schema_of(func).is_mutable:
             with self:  # one op for each tensor of a list, as PyTorch's own kernel for any device has it
                 return call_for_any_device(func, *args, **kwargs)
@@ -487,19 +497,3 @@ def _hint(number: Any, read: Any) -> Any:
     if isinstance(number, torch.SymFloat):
         return float(read)
     return int(bool(read)) if isinstance(number, torch.SymBool) else int(read)
-
-
-def _holds_no_numbers(args: Any, kwargs: Any) -> bool:
-    """Say whether a call is of the device ``meta``, where PyTorch's own Python code works out shapes and dtypes."""
-    devices = (x.device if isinstance(x, torch.Tensor) else x for x in tree_leaves((args, kwargs)))
-    return any(isinstance(device, torch.device) and device.type == "meta" for device in devices)
-
-
-def tensor_type(tensor: torch.Tensor) -> TensorType:
-    """Return the IR type; Unsupported for layouts other than strided, and for devices other than the CPU."""
-    if tensor.device.type != "cpu":
-        raise Unsupported(f"a tensor on device {tensor.device}", stage="capture")
-    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
-        kind = "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout)
-        raise Unsupported(f"a {kind} tensor", stage="capture")
-    return TensorType(tuple(to_dim(s) for s in tensor.shape), dtype_of(tensor.dtype))
