@@ -104,13 +104,49 @@ def _turned(func: Any, parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor
     return rule.turn(parts, phase)
 
 
+class OtherFactors(ComputingMode):
+    """Gives each factorization other vectors that are as right: with other signs, and others that belong to nothing.
+
+    ``met`` says whether there was one. Its random numbers are its own: with an odd number they are those of the even
+    one before it, of the other sign, so that of the two each vector has the other one in one.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.met = False
+        self._sign = -1 if number % 2 else 1
+        self._generator = torch.Generator().manual_seed(number // 2)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if not FREE_PHASES.holds(func):
+            return out
+        self.met = True
+        rule = _rule(func)
+        vectors = rule.vectors(out)
+        if vectors.numel():
+            signs = torch.randint(0, 2, (vectors.shape[-1],), generator=self._generator) * 2 - 1
+            signs *= self._sign
+            out = rule.turn(out, signs.to(vectors.dtype).expand(*vectors.shape[:-2], 1, -1))
+        return out if rule.mix is None else rule.mix(out, self._orthogonal)
+
+    def _orthogonal(self, columns: Tensor) -> Tensor:
+        """Other columns that span what these do."""
+        size = columns.shape[-1]
+        if not size:
+            return columns
+        q, r = torch.linalg.qr(torch.randn(size, size, generator=self._generator, dtype=torch.float64))
+        return columns @ (self._sign * q * r.diagonal().sgn()).to(columns.dtype)
+
+
 @dataclass(frozen=True)
 class PhaseRule:
     """``vectors`` gives the columns with free phases of a factorization's results, ``turn`` the factorization with
-    these columns multiplied by given phases."""
+    these columns multiplied by given phases, and ``mix`` the one with other columns where none but their span counts."""
 
     vectors: Callable[[tuple[Tensor, ...]], Tensor]
     turn: Callable[[tuple[Tensor, ...], Tensor], tuple[Tensor, ...]]
+    mix: Callable[[tuple[Tensor, ...], Callable[[Tensor], Tensor]], tuple[Tensor, ...]] | None = None
 
 
 def _singular_vectors(parts: tuple[Tensor, ...]) -> Tensor:
@@ -130,6 +166,27 @@ def _turn_svd(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
     if on_right:
         right[..., :on_right, :] *= phase.conj_physical().mT
     return left, singular, right
+
+
+def _mix_svd(parts: tuple[Tensor, ...], other: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
+    """Vectors that no singular value belongs to."""
+    left, singular, right = parts
+    count = singular.shape[-1]
+    left, right = left.clone(), right.clone()
+    if count and min(left.dim(), right.dim()) > 1:
+        left[..., count:] = other(left[..., count:])
+        right[..., count:, :] = other(right[..., count:, :].mT).mT
+    return left, singular, right
+
+
+def _mix_qr(parts: tuple[Tensor, ...], other: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
+    """Columns of Q whose rows of R are 0."""
+    q, r = parts
+    if q.dim() < 2:
+        return parts
+    count, q = min(r.shape[-2:]), q.clone()
+    q[..., count:] = other(q[..., count:])
+    return q, r
 
 
 def _columns_of_q(parts: tuple[Tensor, ...]) -> Tensor:
@@ -152,10 +209,10 @@ def _turn_eigenvectors(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor
 
 
 _RULES: Implementations[PhaseRule] = Implementations(FREE_PHASES)
-_RULES.register("_linalg_svd.default")(PhaseRule(_singular_vectors, _turn_svd))
+_RULES.register("_linalg_svd.default")(PhaseRule(_singular_vectors, _turn_svd, _mix_svd))
 _RULES.register("_linalg_eigh.default")(PhaseRule(lambda parts: parts[1], _turn_eigenvectors))
 _RULES.register("linalg_eig.default")(PhaseRule(lambda parts: parts[1], _turn_eigenvectors))
-_RULES.register("linalg_qr.default")(PhaseRule(_columns_of_q, _turn_qr))
+_RULES.register("linalg_qr.default")(PhaseRule(_columns_of_q, _turn_qr, _mix_qr))
 
 
 def _rule(func: Any) -> PhaseRule:

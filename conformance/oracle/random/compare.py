@@ -35,6 +35,7 @@ from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
 from torchstone.conformance.oracle.pytree import dense, flatten, paths, shape_of
 from torchstone.conformance.oracle.random.distribution import RUNS, SEEN, Sample, compare_distributions
+from torchstone.conformance.oracle.random.free_factors import open_numbers
 from torchstone.conformance.oracle.random.rounding_room import rounding_rooms
 from torchstone.conformance.oracle.random.unwritten import FILLS, calls_unwritten, run_filled, unwritten_elements
 from torchstone.conformance.oracle.random.work import affordable, work
@@ -226,8 +227,19 @@ def _distribution(case: Case, executable: Callable[..., Any], expected: Observed
     def compared(run: Observed) -> tuple[Any, Any]:
         return derive(case.args, run.outputs) if derive else run.outputs, run.inputs
 
-    def leaves(function: Callable[..., Any], seed: int) -> list[Any]:
+    def results(function: Callable[..., Any], seed: int) -> list[Any]:
         return flatten(compared(observe(function, case.fresh_args(), seed=seed)))
+
+    def of_eager(seed: int, mode: Any) -> list[Any]:
+        def run(*args: Tensor) -> Any:
+            with mode or contextlib.nullcontext():
+                return case.program(*args)
+
+        return results(run, seed)
+
+    def leaves(function: Callable[..., Any], seed: int) -> list[Any]:
+        found = results(function, seed)
+        return [leaf if free is None else free.closed(leaf) for leaf, free in zip(found, free_ones, strict=True)]
 
     def eager_leaves(seed: int) -> list[Any]:
         try:
@@ -241,6 +253,11 @@ def _distribution(case: Case, executable: Callable[..., Any], expected: Observed
         except Exception as error:
             raise BackendRaised(error) from error
 
+    try:
+        free_ones = made_once("free", case.program, case.args, lambda _: open_numbers(of_eager, _ELSEWHERE))
+    except Exception:  # eager refuses some of the numbers drawn: the first run below says so
+        free_ones = []
+    free_ones = free_ones or [None] * len(flatten(compared(expected)))
     eager = made_once("sample", case.program, case.args, lambda _: Sample(eager_leaves))
     outputs, inputs = compared(expected)
     names = [name for name, _ in [*paths(outputs, "output"), *paths(list(inputs), "input")]]

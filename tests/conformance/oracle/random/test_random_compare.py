@@ -326,6 +326,45 @@ def test_factors_of_random_projections_are_compared_by_what_they_determine(scale
     assert run_case(LOWRANK, running(turned)).outcome is kept
 
 
+PROJECTED = Case(
+    Program(
+        ("x0",),
+        (
+            Call("torch.randn", (3, 2), {}, "r0"),
+            Call("torch.matmul", (Ref("x0"), Ref("r0")), {}, "r1"),
+            Call("torch.linalg.qr", (Ref("r1"),), {}, "r2"),
+            Call("torch.matmul", (Ref("r2", (0,)), Ref("r2", (1,))), {}, "r3"),
+            Call("torch.linalg.svd", (Ref("x0"),), {"full_matrices": True}, "r4"),
+        ),
+        (Ref("r3"), Ref("r4", (1,)), Ref("r4", (2,))),
+    ),
+    {"x0": torch.randn(2, 3, generator=OWN)}, "test", "svd", "float32",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "of_product", "of_values", "of_vectors", "outcome"),
+    [
+        ("signs of vectors", 1.0, 1.0, [[1.0], [-1.0], [-1.0]], Outcome.PASS),
+        ("the sign of what is drawn", -1.0, 1.0, [[1.0], [1.0], [1.0]], Outcome.PASS),
+        ("values", 1.0, 1.01, [[1.0], [1.0], [1.0]], Outcome.MISMATCH),
+        ("the size of a vector", 1.0, 1.0, [[1.0], [1.0], [1.01]], Outcome.MISMATCH),
+        ("the size of what is drawn", 1.5, 1.0, [[1.0], [1.0], [1.0]], Outcome.MISMATCH),
+    ],
+)
+def test_in_a_program_that_draws_the_signs_of_vectors_are_free(
+    name: str, of_product: float, of_values: float, of_vectors: Any, outcome: Outcome
+) -> None:
+    """Eager's third vector, which no singular value belongs to, has one sign whatever is drawn beside it."""
+
+    def turned(x: Tensor) -> Any:
+        _, values, right = torch.linalg.svd(x, full_matrices=True)
+        product = x @ torch.randn(3, 2, generator=OWN)
+        return product * of_product, values * of_values, right * torch.tensor(of_vectors)
+
+    assert run_case(PROJECTED, running(turned)).outcome is outcome, name
+
+
 class Keeps:
     """A compiled program that draws once for each of two inputs, and then gives what it kept for the second."""
 
