@@ -142,7 +142,7 @@ class OtherFactors(ComputingMode):
 @dataclass(frozen=True)
 class PhaseRule:
     """``vectors`` gives the columns with free phases of a factorization's results, ``turn`` the factorization with
-    these columns multiplied by given phases, and ``mix`` the one with other columns where none but their span counts."""
+    these columns multiplied by given phases, and ``mix`` the one with other columns where their span alone counts."""
 
     vectors: Callable[[tuple[Tensor, ...]], Tensor]
     turn: Callable[[tuple[Tensor, ...], Tensor], tuple[Tensor, ...]]
