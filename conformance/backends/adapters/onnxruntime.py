@@ -1,8 +1,8 @@
 """ONNX Runtime on the CPU, by way of PyTorch's own exporter to ONNX.
 
-What the exporter has no ONNX function for, and what the runtime has no kernel for, is ``unsupported``. A model that
-ONNX's own checker rejects is the exporter's error, at ``lower``; where one declares another dtype than the program has,
-the evidence says so, in ``exported``. Every verdict carries the nodes that ran and the provider that ran them, out of
+What the exporter has no ONNX function for, or says that it does not implement, and what the runtime has no kernel for,
+is ``unsupported``. A model that ONNX's own checker rejects is the exporter's error, at ``lower``; where one declares
+another dtype than the program has, the evidence says so, in ``exported``. Every verdict carries the nodes that ran and the provider that ran them, out of
 the runtime's own profile of the call.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PROVIDER = "CPUExecutionProvider"
 _DECLINED = re.compile(
     r"NOT_IMPLEMENTED|Could not find an implementation|No ONNX function|not supported|Unsupported|"
-    r"data-dependent expression"
+    r"[Nn]ot implemented|NotImplementedError|\bonly\b[^.:;]* supported|data-dependent expression"
 )
 _OP = re.compile(r"(?:aten|prims|torchvision)[.:]+([\w.]+)|implementation for (\w+)\(")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -57,3 +59,18 @@ def test_what_is_declined_is_unsupported(onnxruntime: Backend) -> None:
     with pytest.raises(BackendUnsupported, match="No ONNX function") as caught:
         onnxruntime.compile(torch.linalg.qr, (torch.eye(2),))
     assert (caught.value.stage, caught.value.op) == ("lower", "linalg_qr")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (torch.unique_consecutive, "not implemented for other type"),
+        (lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x), "only 4D .* are supported"),
+    ],
+)
+def test_what_an_exporters_assertion_declines_is_unsupported(
+    onnxruntime: Backend, call: Callable[[torch.Tensor], torch.Tensor], says: str
+) -> None:
+    with pytest.raises(BackendUnsupported, match=says) as caught:
+        onnxruntime.compile(call, (torch.ones(2, 3, 4),))
+    assert caught.value.stage == "lower"
