@@ -128,8 +128,11 @@ def compare_distributions(
     constant = all(bool((rows == rows[0]).all()) for rows in stacked[2])
     if constant:
         return CONSTANT, evidence
-    between = [f"{row[0]:.4g} to {row[4]:.4g}" for row in quartiles]
-    return f"{what} is distributed otherwise: {between[1]} in {runs} runs, where eager's is {between[0]}", evidence
+    told = [
+        f"{row[0]:.4g} to {row[4]:.4g}, {float(sample.mean()):.4g} on average"
+        for row, sample in zip(quartiles, (mine, other), strict=True)
+    ]
+    return f"{what} is distributed otherwise: {told[1]} in {runs} runs, where eager's is {told[0]}", evidence
 
 
 def _epsilon(leaf: Any) -> float:
@@ -199,7 +202,7 @@ def _statistics(pools: list[Pool], sample: list[Tensor]) -> Iterator[Statistic]:
         numbers, seen = (part.nan_to_num(0.0, 1e300, -1e300) for part in (rows, pool.seen))
         yield from _of_one(pool._replace(seen=seen), numbers)
         yield Statistic(f"the share of NaN in {pool.name}", rows.isnan().to(torch.float64).mean(1))
-        yield Statistic(f"how many elements of {pool.name} eager was seen to give", known)
+        yield Statistic(f"the share of elements of {pool.name} that eager was seen to give", known)
         if before is not None and before.shape == numbers.shape:
             what = f"the product of {pool.name} with the result before it"
             yield Statistic(what, _scaled(before * numbers).mean(1), pool.epsilon)
@@ -250,8 +253,8 @@ def _of_all(pool: Tensor, rows: Tensor) -> Iterator[tuple[str, Tensor]]:
     yield "the least of", ordered[:, 0]
     yield "the largest of", ordered[:, -1]
     yield "the middle of", ordered[:, count // 2]
-    yield "the share of zeros in", nonzero / count
-    yield "how many different numbers are in", (ordered.diff(dim=1) != 0).sum(1).to(torch.float64)
+    yield "the share of zeros in", 1 - nonzero / count
+    yield "how many different numbers are in", 1.0 + (ordered.diff(dim=1) != 0).sum(1)
     yield "how alike neighbours are in", (_scaled(scaled)[:, 1:] * _scaled(scaled)[:, :-1]).mean(1)
     generator = torch.Generator().manual_seed(1)
     for number in range(SIGNED):

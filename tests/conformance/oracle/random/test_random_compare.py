@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -96,6 +97,19 @@ def test_another_generator_of_the_same_distribution_passes(name: str) -> None:
 def test_another_distribution_is_told(name: str) -> None:
     message, evidence = pairs(*OTHER[name])
     assert message and evidence["probability"] * evidence["statistics"] < FALSE_POSITIVE_RATE
+
+
+NUMBERS = {
+    "with replacement": r"how many different numbers are in output .* where eager's is 4 to 4, 4 on average",
+    "half of them zero": r"the share of zeros in .* 0\.[45]\d* on average .* where eager's is 0 to 0, 0 on average",
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_a_statistic_is_called_is_what_it_counts(name: str) -> None:
+    zeros: Pair = (lambda: torch.randn(10), lambda: torch.randn(10, generator=OWN) * (own(10) < 0.5))
+    message, evidence = pairs(*OTHER.get(name, zeros))
+    assert re.match(NUMBERS[name], message), (message, evidence)
 
 
 def test_right_generators_are_not_accused() -> None:
