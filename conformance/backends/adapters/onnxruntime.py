@@ -2,8 +2,8 @@
 
 What the exporter has no ONNX function for, or says that it does not implement, and what the runtime has no kernel for,
 is ``unsupported``. A model that ONNX's own checker rejects is the exporter's error, at ``lower``; where one declares
-another dtype than the program has, the evidence says so, in ``exported``. Every verdict carries the nodes that ran and the provider that ran them, out of
-the runtime's own profile of the call.
+another dtype than the program has, the evidence says so, in ``exported``. Every verdict carries the nodes that ran and
+the provider that ran them, out of the runtime's own profile of the call.
 """
 
 # pyright: reportMissingImports=false
@@ -54,30 +54,24 @@ class OnnxRuntime(Exporting):
 
     def _evaluated(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         exported = self.captured(fn, args)
-        return evaluator(exported, _to_onnx(exported.program))
+        model = _to_onnx(exported.program)
+        try:
+            _session(model)
+        except BackendUnsupported:
+            pass
+        except BackendError as error:
+            if error.stage == "lower":  # the evaluator runs models that ONNX's checker rejects: it asks no types
+                raise
+        return evaluator(exported, model)
 
 
 class _Executable:
     """An inference session as a callable with the program's results."""
 
     def __init__(self, exported: Exported, model: bytes) -> None:
-        import onnxruntime
-
         self.exported = exported
         self.evidence: dict[str, Any] = {}
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        options.enable_profiling = True
-        options.profile_file_prefix = os.path.join(os.environ.get("TMPDIR", "/tmp"), "ort")
-        try:
-            self.session = onnxruntime.InferenceSession(model, options, providers=[PROVIDER])
-        except Exception as error:
-            said = _failure(error, "compile")
-            invalid = _invalid(model) if isinstance(said, BackendError) else ""
-            raise (
-                BackendError(f"torch.onnx exports an invalid model: {invalid}", "lower") if invalid else said
-            ) from error
+        self.session = _session(model, profiled=True)
         self.inputs = self.session.get_inputs()
         outputs = self.session.get_outputs()
         self.outputs = [output.name for output in outputs]
@@ -103,6 +97,23 @@ class _Executable:
         if len(wanted) == len(tensors):
             tensors = [_shaped(tensor, want) for tensor, want in zip(tensors, wanted, strict=True)]
         return self.exported.finish(args, tensors)
+
+
+def _session(model: bytes, profiled: bool = False) -> Any:
+    """An inference session for a model. One that ONNX's own checker rejects as well is the exporter's error."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.enable_profiling = profiled
+    options.profile_file_prefix = os.path.join(os.environ.get("TMPDIR", "/tmp"), "ort")
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=[PROVIDER])
+    except Exception as error:
+        said = _failure(error, "compile")
+        invalid = _invalid(model) if isinstance(said, BackendError) else ""
+        raise (BackendError(f"torch.onnx exports an invalid model: {invalid}", "lower") if invalid else said) from error
 
 
 def evaluator(exported: Exported, model: bytes) -> Callable[..., Any]:

@@ -48,6 +48,11 @@ def test_an_invalid_model_is_the_exporters(onnxruntime: Backend) -> None:
     with pytest.raises(BackendError, match=r"torch\.onnx exports an invalid model.*Acos") as caught:
         onnxruntime.compile(torch.acos, (torch.ones(2, dtype=torch.bfloat16),))
     assert caught.value.stage == "lower"
+    layer = next(
+        layer for layer in onnxruntime.layers() if layer.name == "torch.onnx"
+    )  # ONNX's evaluator asks no types
+    with pytest.raises(BackendError, match=r"torch\.onnx exports an invalid model.*Acos"):
+        layer.compile(torch.acos, (torch.ones(2, dtype=torch.bfloat16),))
 
 
 def test_what_is_declined_is_unsupported(onnxruntime: Backend) -> None:
