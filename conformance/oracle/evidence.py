@@ -26,7 +26,8 @@ class Bounds:
     """What eager's and the backend's numbers were compared with, each a tensor of their shape or not there.
 
     ``truth``: the float64 run's numbers. ``spread``: of the rounding model around them. ``bound``: how far from the
-    truth, or from eager's number where there is none, the backend's may be.
+    truth, or from eager's number where there is none, the backend's may be. ``strays``: how far from the truth the last
+    bit of the inputs takes a result.
     """
 
     truth: Tensor | None = None
@@ -34,6 +35,7 @@ class Bounds:
     bound: Tensor | None = None
     row: Tolerance | None = None
     note: str = ""
+    strays: Tensor | None = None
 
 
 def inexact(tensor: Tensor) -> bool:
@@ -52,12 +54,16 @@ def describe_worst(
 ) -> tuple[str, dict[str, Any]]:
     """A line for people and the evidence, in JSON values, of the elements that are ``bad``; some are.
 
-    The worst is the one with the largest distance in units in the last place of ``dtype`` from eager's; NaN and
-    infinities come first. Distances are in ULPs (``ulps``), in the numbers' own unit (``error``: from eager;
-    ``float64_error``, ``eager_error``: the backend's and eager's from float64) and ``relative`` to eager's number.
+    The worst is the one with the largest distance in units in the last place of ``dtype`` from eager's, or in what the
+    result strays by, where that is more; NaN and infinities come first. Distances are in ULPs (``ulps``), in the
+    numbers' own unit (``error``: from eager; ``float64_error``, ``eager_error``: the backend's and eager's from
+    float64) and ``relative`` to eager's number.
     """
     flat = bad.reshape(-1)
-    worst = int(_distance(actual, expected, dtype).reshape(-1).where(flat, -1.0).argmax())
+    distance = _distance(actual, expected, dtype)
+    if bounds.strays is not None:
+        distance = distance / (bounds.strays / ulp(wide(expected).abs(), dtype)).clamp(min=1.0)
+    worst = int(distance.reshape(-1).where(flat, -1.0).argmax())
     count = int(flat.sum())
     evidence: dict[str, Any] = {"where": name, **_element(expected, actual, worst), "dtype": dtype_name(dtype)}
     e, b = (tensor.reshape(-1)[worst].item() for tensor in (expected, actual))

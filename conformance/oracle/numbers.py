@@ -27,6 +27,7 @@ from torchstone.conformance.oracle.perturbation.conditioning import (
     nan_lost_by_eager,
     overflow_order,
     rounding_reaches,
+    strays,
 )
 from torchstone.conformance.oracle.pytree import dense, describe
 from torchstone.conformance.oracle.reference.leaf import (
@@ -197,6 +198,8 @@ def _floating(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
     if bool((bad & ~soft).any()):
         soft |= bad & ill_conditioned(b, e, truth, bad & ~soft, dtype, row, leaf)
     hard = bad & ~soft
+    if truth is not None and leaf.effort >= Effort.SEARCH and int(hard.sum()) > 1:  # a search ends with the first
+        bounds = replace(bounds, strays=strays(e, truth, leaf))
     outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
     return _report(name, expected, actual, hard if bool(hard.any()) else soft, bounds, outcome, dtype)
 

@@ -99,10 +99,13 @@ def rounding_reaches(expected: Tensor, truth: Reference, leaf: Leaf) -> Tensor:
     There it is rounding that eager's error comes from, and a number between the two may lie on neither side of a jump.
     Elsewhere eager has few digits of its own, and a number nearer to float64 is better than eager's.
     """
-    referee = leaf.referee
-    runs = referee.rounded_runs + [run for _, run in referee.inputs_scattered.first]
-    like = torch.empty(expected.shape, dtype=expected.dtype)
-    return spread_of(truth.values, leaf.others(runs, like)) >= (expected - truth.values).abs() / 2
+    rounded = spread_of(truth.values, leaf.others(leaf.referee.rounded_runs, expected))
+    return torch.maximum(rounded, strays(expected, truth, leaf)) >= (expected - truth.values).abs() / 2
+
+
+def strays(expected: Tensor, truth: Reference, leaf: Leaf) -> Tensor:
+    """How far from float64's the last bit of the inputs takes a result, in the first runs of a search."""
+    return spread_of(truth.values, leaf.others([run for _, run in leaf.referee.inputs_scattered.first], expected))
 
 
 def overflow_order(
