@@ -172,7 +172,7 @@ def test_a_script_that_finds_another_kind_of_wrong_number_does_not_either():
 def test_a_distribution_is_of_no_one_number():
     evidence = {"expected": [-3.0, 0.0, 3.0], "actual": [1e300, 1e300, 1e300]}
     drawn = dataclasses.replace(fails(Outcome.MISMATCH, "the same"), kind=Kind.DISTRIBUTION, evidence=evidence)
-    assert shows_failure(drawn, "wrong distribution: mean of powers 1 of all numbers: expected 0.02, got inf")
+    assert shows_failure(drawn, "wrong distribution: mean of all numbers: expected 0.02, got inf")
     assert not shows_failure(drawn, "wrong value: output[3]: expected 0.02, got inf")
 
 
