@@ -19,8 +19,8 @@ from torchstone.compiler.capture.symbolic.conditions import due_to, guards_of
 from torchstone.compiler.capture.symbolic.run_time_sizes import SHAPES, quiet
 from torchstone.compiler.capture.symbolic.sizes import from_sympy
 from torchstone.compiler.capture.trace.aten_literals import TO_TORCH, from_literal
-from torchstone.compiler.capture.trace.tensors import tensor_type
 from torchstone.compiler.capture.trace.schemas import find_overload, schema_call
+from torchstone.compiler.capture.trace.tensors import tensor_type
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported, VerifyError, describe, raise_bug
 from torchstone.compiler.ir import Location, Operation, PrimType, TensorType, Type, Value, map_operand
 from torchstone.compiler.ir.dims import Dim, Expr, substitute, symbol
