@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import is_zero_tensor, storage_key
-from torchstone.conformance.oracle.equality import same_bits, same_values
+from torchstone.conformance.oracle.equality import same_bits, same_numbers
 from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.program.tensor_storage import extent
 
@@ -71,7 +71,7 @@ def _describe_stray_write(
             continue
         name, was, now = f"input[{index}]", dense(before[index]), dense(actual[index])
         evidence["where"] = name
-        wrong = ~same_values(was, now)
+        wrong = ~same_numbers(was, now)
         if not bool(wrong.any()):
             return f"{name}: its bits were changed (the sign of a zero, a NaN), though eager leaves it alone", evidence
         at = [int(i) for i in wrong.nonzero()[0]]

@@ -56,16 +56,16 @@ def same_numbers(left: Tensor, right: Tensor) -> Tensor:
     if not left.is_complex():
         return same_values(left, right)
     a, b = torch.view_as_real(left), torch.view_as_real(right)
-    either_nan = torch.isnan(a) | torch.isnan(b)
-    not_finite = ~torch.isfinite(left) & ~torch.isfinite(right) & ((a == b) | either_nan).all(-1)
-    return not_finite | (left == right)
+    same, open_ones = a == b, torch.isnan(a) | torch.isnan(b)
+    not_finite = ~torch.isfinite(a).all(-1) & ~torch.isfinite(b).all(-1)
+    return same.all(-1) | (not_finite & (same | open_ones).all(-1))
 
 
 def equal_tensors(left: Tensor, right: Tensor) -> bool:
     """Whether two tensors of any layout have the same dtype, shape and numbers."""
     if left.dtype != right.dtype or left.shape != right.shape:
         return False
-    return bool(same_values(dense(left), dense(right)).all())
+    return bool(same_numbers(dense(left), dense(right)).all())
 
 
 def equal(left: Any, right: Any) -> bool:

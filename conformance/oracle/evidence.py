@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.execution.verdict import EAGER_FURTHER
-from torchstone.conformance.oracle.equality import same_values
+from torchstone.conformance.oracle.equality import same_numbers
 from torchstone.conformance.oracle.tolerances import Tolerance
 from torchstone.conformance.oracle.ulp import ulp, wide
 from torchstone.conformance.program.literals import dtype_name
@@ -105,7 +105,7 @@ def _distance(actual: Tensor, expected: Tensor, dtype: torch.dtype) -> Tensor:
     a, e = wide(actual), wide(expected)
     distance = torch.abs(a - e) / ulp(e.abs(), dtype)
     distance = torch.where(torch.isfinite(a) & torch.isfinite(e), distance, math.inf)
-    return torch.where(same_values(a, e), 0.0, distance)
+    return torch.where(same_numbers(a, e), 0.0, distance)
 
 
 def _element(expected: Tensor, actual: Tensor, at: int) -> dict[str, Any]:

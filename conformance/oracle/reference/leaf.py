@@ -45,6 +45,8 @@ class Leaf:
     dtype: torch.dtype | None = None
     """Of numbers that are no tensors: what they were read out of."""
     effort: Effort = Effort.LONG_SEARCH
+    parts: bool = False
+    """Whether complex numbers count as two real ones, in a last dim."""
 
     def dtype_of(self, tensor: Tensor) -> torch.dtype:
         """The dtype whose ULPs count."""
@@ -59,6 +61,8 @@ class Leaf:
         if not isinstance(value, Tensor):
             return None
         value = dense(value)
+        if self.parts and value.dtype.is_complex:
+            value = torch.view_as_real(value.resolve_conj())
         if value.shape != like.shape or value.dtype.is_complex != like.dtype.is_complex:
             return None
         if value.dtype.is_floating_point != like.dtype.is_floating_point:
