@@ -232,12 +232,13 @@ def _floating(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
 def _single_rounding(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding | None:
     """A mismatch where the one operation of a program is not rounded to the nearest number, as eager rounds it."""
     dtype = expected.dtype
-    if dtype.is_complex or dtype is torch.float64 or leaf.referee.rounds_once != dtype:
+    by = None if dtype.is_complex or dtype is torch.float64 else leaf.referee.rounds_once
+    if by is None or by.dtype != dtype:
         return None
     truth = leaf.other(leaf.referee.float64, expected)
     if truth is None:
         return None
-    bad = misrounded(wide(actual), wide(expected), truth, dtype)
+    bad = misrounded(wide(actual), wide(expected), truth, by)
     if not bool(bad.any()):
         return None
     bounds = Bounds(truth, note="one operation, which is not rounded to the nearest number")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,13 +17,20 @@ from torchstone.conformance.oracle.tolerances import SINGLE_ROUNDING_ULPS
 from torchstone.conformance.oracle.ulp import precision, representable, ulp
 
 
+@dataclass(frozen=True)
+class SingleRounding:
+    """An operation that rounds to ``dtype``, and whether it does nothing else."""
+
+    dtype: torch.dtype
+    converts: bool
+
+
 class RecordRoundings(ComputingMode):
-    """Records what rounds: ``rounded`` are the dtypes that single operations of IEEE 754 round to, ``others`` counts
-    the steps that are none."""
+    """Records what rounds: ``rounded`` are single operations of IEEE 754, ``others`` counts the steps that are none."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.rounded: list[torch.dtype] = []
+        self.rounded: list[SingleRounding] = []
         self.others = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -31,16 +39,16 @@ class RecordRoundings(ComputingMode):
         if CONVERSIONS.holds(func) and isinstance(out, Tensor):
             source = args[1] if names_of(func)[0] == "copy" else args[0]
             if _narrower(out.dtype, source.dtype):
-                self.rounded.append(out.dtype)
+                self.rounded.append(SingleRounding(out.dtype, converts=True))
         elif ONE_ROUNDING.holds(func) and isinstance(out, Tensor) and _plain(leaves, out.dtype):
-            self.rounded.append(out.dtype)
+            self.rounded.append(SingleRounding(out.dtype, converts=False))
         elif not never_rounds(func):
             self.others += 1
         return out
 
     @property
-    def once(self) -> torch.dtype | None:
-        """The dtype that all is rounded to, if there is one such step and no other."""
+    def once(self) -> SingleRounding | None:
+        """What all is rounded by, if there is one such step and no other."""
         return self.rounded[0] if len(self.rounded) == 1 and not self.others else None
 
 
@@ -65,12 +73,17 @@ def _plain(leaves: list[Any], dtype: torch.dtype) -> bool:
     )
 
 
-def misrounded(actual: Tensor, expected: Tensor, truth: Tensor, dtype: torch.dtype) -> Tensor:
+def misrounded(actual: Tensor, expected: Tensor, truth: Tensor, by: SingleRounding) -> Tensor:
     """Where eager's number is the nearest, and the backend's another that is not, of results of one rounding.
 
-    All three in float64. Not where numbers are subnormal, which may be flushed, nor next to overflow.
+    A conversion gives of two that are as near the one with an even last place, as eager does; other operations may be
+    computed in float32, and not to the last bit. All three in float64, which holds what lies half way between two
+    numbers exactly, but for integers of more bits. Not where numbers are subnormal, which may be flushed, nor next to
+    overflow.
     """
-    info = torch.finfo(dtype)
-    unit = SINGLE_ROUNDING_ULPS * ulp(truth.abs(), dtype)
+    info = torch.finfo(by.dtype)
+    unit = SINGLE_ROUNDING_ULPS * ulp(truth.abs(), by.dtype)
     ordinary = torch.isfinite(actual) & torch.isfinite(expected) & (truth.abs() >= info.tiny) & (truth.abs() < info.max)
-    return ordinary & ((expected - truth).abs() <= unit) & ((actual - truth).abs() > unit)
+    right, wrong = (expected - truth).abs(), (actual - truth).abs()
+    half_way = (right == wrong) & (actual != expected) & (truth.abs() < 1 / torch.finfo(torch.float64).eps)
+    return ordinary & (right <= unit) & ((wrong > unit) | (half_way if by.converts else False))

@@ -20,7 +20,7 @@ from torchstone.conformance.oracle.ambiguity.phases import AlignPhases, RecordFa
 from torchstone.conformance.oracle.exactness.nan_sign import keeps_nan_signs
 from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision, RecordPrecision
 from torchstone.conformance.oracle.exactness.signed_zero import keeps_zero_signs
-from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundings
+from torchstone.conformance.oracle.exactness.single_rounding import RecordRoundings, SingleRounding
 from torchstone.conformance.oracle.exactness.steps import EveryStep, never_rounds
 from torchstone.conformance.oracle.op_traits.execution import READS_THE_LAYOUT
 from torchstone.conformance.oracle.overflow.model import RandomOverflow
@@ -430,8 +430,8 @@ class Referee:
         return self._always(keeps_nan_signs)
 
     @functools.cached_property
-    def rounds_once(self) -> torch.dtype | None:
-        """The dtype that a program rounds to if all of it is one operation of IEEE 754, and moving numbers about."""
+    def rounds_once(self) -> SingleRounding | None:
+        """What a program rounds by if all of it is one operation of IEEE 754, and moving numbers about."""
         log = RecordRoundings()
         run = self._run(self.program, self.args(), log)
         return None if run.problem else log.once

@@ -22,7 +22,7 @@ def cat(b: Expander, tensors: tuple[Value, ...], dim: int = 0) -> Value:
     """Join along dim in the promoted dtype. Tensors of shape [0] join anything, as in PyTorch."""
     dtype, rank = b.type.dtype, b.type.rank
     kept = [b.cast(t, dtype) for t in tensors if not (t.shape == (0,) and b.type.dims != (0,))]
-    if not kept or rank == 0:
+    if not kept or rank == 0 or 0 in b.type.dims:  # nothing along any dim, as PyTorch takes of tensors of shape [0]
         return b.full(_zero(b), b.type.dims, dtype)
     return concat(b, kept, wrap_dim(dim, rank))
 

@@ -59,7 +59,7 @@ def _wide(b: Expander, *values: Value) -> tuple[Value, ...]:
 def addmm(b: Expander, bias: Value, x: Value, y: Value, beta: Any = 1, alpha: Any = 1) -> Value:
     if b.op.name == "aten.addmv.default" and x.shape[0] == 0:
         # PyTorch forgets the product of no rows: the result has the shape of the bias.
-        return _blend(b, bias, b.full(0, b.type.dims, b.type.dtype), beta, alpha)
+        return _blend(b, bias, b.full(0, b.type.dims, b.type.dtype), beta, 1)
     alpha = 1 if x.shape[-1] == 0 else alpha  # of no products the sum is 0, even times NaN
     x, y = _wide(b, x, y)
     return _blend(b, bias, _product(b, x, y, 1 if b.op.name == "aten.baddbmm.default" else 0), beta, alpha)

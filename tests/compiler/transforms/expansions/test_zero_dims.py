@@ -93,11 +93,17 @@ def test_nothing_may_be_repeated_a_negative_number_of_times(agrees: Agrees, repe
         compile(lambda x: x.repeat(repeats), (torch.ones(3),), "evaluator")
 
 
+@pytest.mark.parametrize("dim", [0, -1, 2, 70])
+def test_nothing_joined_to_nothing_has_any_dim(agrees: Agrees, dim: int) -> None:
+    agrees(lambda x, y: torch.cat([x, y], dim), torch.ones(0), torch.ones(0, dtype=torch.complex64))
+
+
 @pytest.mark.parametrize(
     ("op", "shapes"),
     [
         (torch.addmm, ((5, 10), (5, 0), (0, 10))),
         (torch.addmv, ((5,), (5, 0), (0,))),
+        (torch.addmv, ((1,), (0, 3), (3,))),
         (torch.baddbmm, ((2, 5, 10), (2, 5, 0), (2, 0, 10))),
         (torch.addbmm, ((5, 10), (0, 5, 3), (0, 3, 10))),
     ],

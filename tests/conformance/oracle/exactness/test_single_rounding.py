@@ -115,6 +115,18 @@ def test_a_conversion_that_is_cut_off_is_wrong_in_any_dtype() -> None:
     assert _judged("torch.Tensor.to", (wide,), wide.float(), torch.float32).outcome == "pass"
 
 
+@pytest.mark.parametrize(("source", "dtype"), [(torch.float32, torch.bfloat16), (torch.float64, torch.float32)])
+def test_a_conversion_of_what_lies_half_way_goes_to_the_even_one(source: torch.dtype, dtype: torch.dtype) -> None:
+    """Some come down to the even number, and some up: cutting off, and going away from zero, are both wrong."""
+    even = 1 + torch.arange(8, dtype=source) * torch.finfo(dtype).eps
+    x = even + torch.finfo(dtype).eps / 2
+    right, down, up = x.to(dtype), even.to(dtype), (even + torch.finfo(dtype).eps).to(dtype)
+    assert _judged("torch.Tensor.to", (x,), right, dtype).outcome == "pass"
+    for wrong in (down, up):
+        finding = _judged("torch.Tensor.to", (x,), wrong, dtype)
+        assert finding.outcome == "mismatch" and finding.evidence["count"] == 4
+
+
 def test_what_rounds_more_than_once_keeps_its_room() -> None:
     """Several operations, a function, a factor, a number that 16 bits do not hold, and what is subnormal."""
     x, y = _row(torch.bfloat16, 64), _row(torch.bfloat16, 65)[1:]
