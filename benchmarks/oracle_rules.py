@@ -129,7 +129,6 @@ def without_departures(function: Callable[..., Any]) -> Callable[..., Any]:
 
 RULES: tuple[Rule, ...] = (
     Rule("parts are judged one by one", compare, "parts_of", always([])),
-    Rule("numbers that were widened", numbers, "_widened", always(None)),
     Rule("one rounding", numbers, "_single_rounding", always(None)),
     Rule("signs of zeros and NaN", numbers, "_signs", always(None)),
     Rule("room for rounding", numbers, "with_spread", first_argument),

@@ -41,7 +41,7 @@ from torchstone.conformance.oracle.reference.leaf import (
     with_spread,
 )
 from torchstone.conformance.oracle.tolerances import NO_REFERENCE_FACTOR, real_dtype, tolerance
-from torchstone.conformance.oracle.ulp import precision, representable, ulp, wide
+from torchstone.conformance.oracle.ulp import ulp, wide
 
 
 def leaf_finding(name: str, expected: Any, actual: Any, leaf: Leaf) -> Finding:
@@ -125,7 +125,6 @@ def _tensor(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding:
     finding = _floating(name, expected, actual, leaf)
     if finding.ok or leaf.strict:
         return finding
-    finding = _widened(name, expected, actual, leaf) or finding
     return (_by_parts(name, expected, actual, leaf) or finding) if finding.outcome is Outcome.MISMATCH else finding
 
 
@@ -145,24 +144,6 @@ def _by_parts(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
     ]
     right = all(finding.outcome is not Outcome.MISMATCH for finding in findings)
     return _worst(findings) if right else None
-
-
-def _widened(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding | None:
-    """The finding where numbers were rounded to fewer bits and then widened, as eager's and the backend's show: these
-    count in the ULPs of fewer bits, and all others in their own. None if there are no such numbers."""
-    coarse, dtype = leaf.referee.leaf_dtype(leaf.index), leaf.dtype_of(expected)
-    if coarse is None or precision(coarse) >= precision(dtype):
-        return None
-    narrow = representable(wide(expected), coarse) & representable(wide(actual), coarse)
-    if not bool(narrow.any()):
-        return None
-    coarse = torch.promote_types(coarse, torch.complex32) if expected.is_complex() else coarse
-    narrowed, rest = (torch.where(narrow, *pair) for pair in ((actual, expected), (expected, actual)))
-    findings = [
-        _floating(name, expected, narrowed, replace(leaf, dtype=coarse)),
-        PASS if equal_tensors(expected, rest) else _floating(name, expected, rest, leaf),
-    ]
-    return _worst(findings)
 
 
 def _worst(findings: list[Finding]) -> Finding:
