@@ -490,14 +490,3 @@ def test_beside_eagers_nan_a_number_is_float64s_or_what_overflow_gives(share: fl
         program, lambda x, b: (share * program(x.double(), b.double()) + (1 - share) * b).bfloat16(), x, bias
     )
     assert finding.outcome is outcome, finding
-
-
-@pytest.mark.parametrize(("off", "right"), [(1e-4, True), (0.1, False)])
-def test_beside_a_nan_the_other_part_of_a_complex_number_has_its_own_room(off: float, right: bool) -> None:
-    """The real parts cancel, so that the order of the terms shows; of the imaginary ones one is NaN."""
-    real = torch.cat([torch.linspace(-3, 3, 400) ** 3, torch.full((1,), 1e-4)])
-    x = torch.complex(real, torch.where(torch.arange(401) == 7, float("nan"), 1.0))
-    scan = torch.complex(real.double().cumsum(0).float(), x.imag.cumsum(0))
-    wrong = torch.complex(torch.full((401,), off).where(torch.arange(401) == 400, 0.0), torch.zeros(401))
-    finding = compare(one("cumsum", X, 0), lambda x: scan + wrong, x)
-    assert (finding.outcome is not Outcome.MISMATCH) is right, finding

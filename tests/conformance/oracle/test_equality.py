@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.conformance.oracle.test_compare import X, compare, one
+from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.oracle.equality import close, equal, equal_tensors, same_bits, same_numbers, same_values
 
 ROW = torch.tensor([1.0, math.nan, 0.0, math.inf])
@@ -62,3 +64,14 @@ def test_complex_numbers_that_are_not_finite() -> None:
     one, other = (torch.tensor([complex(math.inf, part)]) for part in (math.nan, 3.0))
     assert same_numbers(one, other).all() and not same_values(one, other).any()
     assert not same_numbers(torch.tensor([complex(math.nan, 0)]), torch.tensor([1j])).any()
+
+
+@pytest.mark.parametrize(("off", "right"), [(1e-4, True), (0.1, False)])
+def test_beside_a_nan_the_other_part_of_a_complex_number_has_its_own_room(off: float, right: bool) -> None:
+    """The real parts cancel, so that the order of the terms shows; of the imaginary ones one is NaN."""
+    real = torch.cat([torch.linspace(-3, 3, 400) ** 3, torch.full((1,), 1e-4)])
+    x = torch.complex(real, torch.where(torch.arange(401) == 7, float("nan"), 1.0))
+    scan = torch.complex(real.double().cumsum(0).float(), x.imag.cumsum(0))
+    wrong = torch.complex(torch.full((401,), off).where(torch.arange(401) == 400, 0.0), torch.zeros(401))
+    finding = compare(one("cumsum", X, 0), lambda x: scan + wrong, x)
+    assert (finding.outcome is not Outcome.MISMATCH) is right, finding
