@@ -59,9 +59,11 @@ class AlignPhases(ComputingMode):
             return out
         rule = _rule(func)
         mine, its = rule.vectors(out), rule.vectors(parts)
-        return (
-            rule.turn(out, _phase(mine, its.to(mine.dtype))) if mine.numel() else out
-        )  # there are none of values only
+        if not mine.numel():  # there are none of values only
+            return out
+        turned = rule.turn(out, _phase(mine, its.to(mine.dtype)))
+        rests = zip(rule.rest(turned), rule.rest(parts), strict=True)
+        return rule.with_rest(turned, [_nearest(columns, wanted.to(mine.dtype)) for columns, wanted in rests])
 
 
 def _phase(mine: Tensor, recorded: Tensor) -> Tensor:
@@ -87,6 +89,10 @@ def phase_choices(recorded: list[Any], expected: list[Any], actual: list[Any]) -
             yield turned
             if len(fitting) > 1:
                 yield [turned[at] if at == fitting[-1] else recorded[at] for at in range(len(recorded))]
+        for columns in ((mine, given), (mine.mH, given.mH)):
+            turned = [(func, _beyond(func, parts, *map(torch.resolve_conj, columns))) for func, parts in recorded]
+            if any(one[1] is not other[1] for one, other in zip(turned, recorded, strict=True)):
+                yield turned
 
 
 def _columns(value: Any) -> bool:
@@ -102,6 +108,34 @@ def _turned(func: Any, parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor
     if mine.dtype != phase.dtype or not mine.numel() or (*mine.shape[:-2], 1, mine.shape[-1]) != phase.shape:
         return parts
     return rule.turn(parts, phase)
+
+
+def _beyond(func: Any, parts: tuple[Tensor, ...], mine: Tensor, given: Tensor) -> tuple[Tensor, ...]:
+    """A factorization with the phases of given columns, and with those beyond them that are nearest to the given ones;
+    itself where it has none beyond, or not as many."""
+    rule = _rule(func)
+    vectors, rest = rule.vectors(parts), rule.rest(parts)
+    count, beyond = vectors.shape[-1], mine.shape[-1] - vectors.shape[-1]
+    fits = vectors.dtype == mine.dtype and vectors.shape[:-2] == mine.shape[:-2]
+    if not count or not fits or beyond not in {columns.shape[-1] for columns in rest if columns.numel()}:
+        return parts
+    turn = _turn_between(mine[..., count:], given[..., count:])
+    turned = [columns @ turn if columns.shape[-1] == beyond else columns for columns in rest]
+    return rule.with_rest(rule.turn(parts, _phase(mine, given)[..., :count]), turned)
+
+
+def _nearest(columns: Tensor, wanted: Tensor) -> Tensor:
+    """Columns that span what these do, and are nearest to others."""
+    return columns @ _turn_between(columns, wanted) if columns.numel() else columns
+
+
+def _turn_between(columns: Tensor, wanted: Tensor) -> Tensor:
+    """The unitary matrix that takes columns nearest to others; 1 where these are no numbers."""
+    between = columns.conj_physical().mT @ wanted
+    if not bool(torch.isfinite(torch.view_as_real(between) if between.is_complex() else between).all()):
+        return torch.eye(between.shape[-1], dtype=between.dtype)
+    left, _, right = torch.linalg.svd(between)
+    return left @ right
 
 
 class OtherFactors(ComputingMode):
@@ -128,7 +162,7 @@ class OtherFactors(ComputingMode):
             signs = torch.randint(0, 2, (vectors.shape[-1],), generator=self._generator) * 2 - 1
             signs *= self._sign
             out = rule.turn(out, signs.to(vectors.dtype).expand(*vectors.shape[:-2], 1, -1))
-        return out if rule.mix is None else rule.mix(out, self._orthogonal)
+        return rule.with_rest(out, [self._orthogonal(columns) for columns in rule.rest(out)])
 
     def _orthogonal(self, columns: Tensor) -> Tensor:
         """Other columns that span what these do."""
@@ -142,11 +176,13 @@ class OtherFactors(ComputingMode):
 @dataclass(frozen=True)
 class PhaseRule:
     """``vectors`` gives the columns with free phases of a factorization's results, ``turn`` the factorization with
-    these columns multiplied by given phases, and ``mix`` the one with other columns where their span alone counts."""
+    these columns multiplied by given phases. ``rest`` gives columns of which nothing but their span counts, in groups,
+    and ``with_rest`` the factorization with others in their place."""
 
     vectors: Callable[[tuple[Tensor, ...]], Tensor]
     turn: Callable[[tuple[Tensor, ...], Tensor], tuple[Tensor, ...]]
-    mix: Callable[[tuple[Tensor, ...], Callable[[Tensor], Tensor]], tuple[Tensor, ...]] | None = None
+    rest: Callable[[tuple[Tensor, ...]], list[Tensor]] = lambda parts: []
+    with_rest: Callable[[tuple[Tensor, ...], list[Tensor]], tuple[Tensor, ...]] = lambda parts, rest: parts
 
 
 def _singular_vectors(parts: tuple[Tensor, ...]) -> Tensor:
@@ -168,25 +204,31 @@ def _turn_svd(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
     return left, singular, right
 
 
-def _mix_svd(parts: tuple[Tensor, ...], other: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
-    """Vectors that no singular value belongs to."""
+def _beyond_the_values(parts: tuple[Tensor, ...]) -> list[Tensor]:
+    """Singular vectors that no value belongs to."""
     left, singular, right = parts
     count = singular.shape[-1]
-    left, right = left.clone(), right.clone()
-    if count and min(left.dim(), right.dim()) > 1:
-        left[..., count:] = other(left[..., count:])
-        right[..., count:, :] = other(right[..., count:, :].mT).mT
-    return left, singular, right
+    return [left[..., count:], right[..., count:, :].conj_physical().mT] if count and left.numel() else []
 
 
-def _mix_qr(parts: tuple[Tensor, ...], other: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
+def _svd_with_rest(parts: tuple[Tensor, ...], rest: list[Tensor]) -> tuple[Tensor, ...]:
+    left, singular, right = parts
+    if not rest:
+        return parts
+    count = singular.shape[-1]
+    of_left = torch.cat([left[..., :count], rest[0]], -1)
+    return of_left, singular, torch.cat([right[..., :count, :], rest[1].conj_physical().mT], -2)
+
+
+def _rest_of_q(parts: tuple[Tensor, ...]) -> list[Tensor]:
     """Columns of Q whose rows of R are 0."""
     q, r = parts
-    if q.dim() < 2:
-        return parts
-    count, q = min(r.shape[-2:]), q.clone()
-    q[..., count:] = other(q[..., count:])
-    return q, r
+    return [q[..., min(r.shape[-2:]) :]] if q.dim() > 1 else []
+
+
+def _qr_with_rest(parts: tuple[Tensor, ...], rest: list[Tensor]) -> tuple[Tensor, ...]:
+    q, r = parts
+    return (torch.cat([q[..., : min(r.shape[-2:])], *rest], -1) if rest else q), r
 
 
 def _columns_of_q(parts: tuple[Tensor, ...]) -> Tensor:
@@ -209,10 +251,10 @@ def _turn_eigenvectors(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor
 
 
 _RULES: Implementations[PhaseRule] = Implementations(FREE_PHASES)
-_RULES.register("_linalg_svd.default")(PhaseRule(_singular_vectors, _turn_svd, _mix_svd))
+_RULES.register("_linalg_svd.default")(PhaseRule(_singular_vectors, _turn_svd, _beyond_the_values, _svd_with_rest))
 _RULES.register("_linalg_eigh.default")(PhaseRule(lambda parts: parts[1], _turn_eigenvectors))
 _RULES.register("linalg_eig.default")(PhaseRule(lambda parts: parts[1], _turn_eigenvectors))
-_RULES.register("linalg_qr.default")(PhaseRule(_columns_of_q, _turn_qr, _mix_qr))
+_RULES.register("linalg_qr.default")(PhaseRule(_columns_of_q, _turn_qr, _rest_of_q, _qr_with_rest))
 
 
 def _rule(func: Any) -> PhaseRule:

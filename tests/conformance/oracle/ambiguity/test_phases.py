@@ -141,6 +141,31 @@ def test_a_backend_may_turn_vectors_in_every_result_alike(target: str, dtype: to
     assert finding.outcome == ("mismatch" if wrong else "pass"), finding
 
 
+@pytest.mark.parametrize("wrong", ["", "their length", "their span"])
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 3), (torch.complex64, 5)])
+def test_vectors_that_no_value_belongs_to_may_be_any_that_span_the_same(
+    dtype: torch.dtype, size: int, wrong: str
+) -> None:
+    """Of two rows: one vector beyond, whose sign is free, or three, which may be turned among each other."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(2, size, generator=generator, dtype=dtype)
+    calls = (
+        Call("torch.linalg.svd", (Ref("x"),), {"full_matrices": True}, "r"),
+        Call("torch.mul", (Ref("r", (0,)), 3), {}, "a"),
+        Call("torch.mul", (Ref("r", (2,)), 2), {}, "b"),
+    )
+    program, args = Program(("x",), calls, (Ref("a"), Ref("b"))), (x,)
+    a, b = program(*copy_tensors(args))
+    turn = -torch.linalg.qr(torch.randn(size - 2, size - 2, generator=generator, dtype=dtype))[0]
+    given = torch.cat([b[:2], turn @ b[2:]])
+    if wrong == "their length":
+        given[2:] *= 1.001
+    elif wrong == "their span":
+        given[2] = (given[2] + given[0]) / 2**0.5
+    finding = judge(program, args, Observed((a, b), copy_tensors(args)), Observed((a, given), copy_tensors(args)))
+    assert finding.outcome == ("mismatch" if wrong else "pass"), finding
+
+
 @pytest.mark.torture
 @pytest.mark.parametrize("length", [1.0, 3.0])
 def test_what_rounding_decides_beside_other_signs_is_ill_conditioned(
