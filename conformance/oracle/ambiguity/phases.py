@@ -59,9 +59,7 @@ class AlignPhases(ComputingMode):
             return out
         rule = _rule(func)
         mine, its = rule.vectors(out), rule.vectors(parts)
-        if not mine.numel():  # there are none of values only
-            return out
-        turned = rule.turn(out, _phase(mine, its.to(mine.dtype)))
+        turned = rule.turn(out, _phase(mine, its.to(mine.dtype))) if mine.numel() else out
         rests = zip(rule.rest(turned), rule.rest(parts), strict=True)
         return rule.with_rest(turned, [_nearest(columns, wanted.to(mine.dtype)) for columns, wanted in rests])
 
@@ -117,11 +115,12 @@ def _beyond(func: Any, parts: tuple[Tensor, ...], mine: Tensor, given: Tensor) -
     vectors, rest = rule.vectors(parts), rule.rest(parts)
     count, beyond = vectors.shape[-1], mine.shape[-1] - vectors.shape[-1]
     fits = vectors.dtype == mine.dtype and vectors.shape[:-2] == mine.shape[:-2]
-    if not count or not fits or beyond not in {columns.shape[-1] for columns in rest if columns.numel()}:
+    if not fits or beyond not in {columns.shape[-1] for columns in rest if columns.numel()}:
         return parts
     turn = _turn_between(mine[..., count:], given[..., count:])
     turned = [columns @ turn if columns.shape[-1] == beyond else columns for columns in rest]
-    return rule.with_rest(rule.turn(parts, _phase(mine, given)[..., :count]), turned)
+    phase = _phase(mine, given)[..., :count]
+    return rule.with_rest(rule.turn(parts, phase) if count else parts, turned)
 
 
 def _nearest(columns: Tensor, wanted: Tensor) -> Tensor:
@@ -186,29 +185,25 @@ class PhaseRule:
 
 
 def _singular_vectors(parts: tuple[Tensor, ...]) -> Tensor:
-    """Those on the left that have one on the right; of a matrix without elements, all there are on either side."""
-    left, singular, right = parts
-    count = singular.shape[-1]
-    return left[..., :count] if count else left if left.numel() else right.mH
+    """Those on the left that have one on the right."""
+    left, singular, _ = parts
+    return left[..., : singular.shape[-1]] if left.dim() > 1 else left
 
 
 def _turn_svd(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
     left, singular, right = parts
     count = singular.shape[-1]
     left, right = left.clone(), right.clone()
-    on_left, on_right = (count, count) if count else (left.shape[-1], right.shape[-2])
-    if on_left:
-        left[..., :on_left] *= phase
-    if on_right:
-        right[..., :on_right, :] *= phase.conj_physical().mT
+    left[..., :count] *= phase
+    right[..., :count, :] *= phase.conj_physical().mT
     return left, singular, right
 
 
 def _beyond_the_values(parts: tuple[Tensor, ...]) -> list[Tensor]:
-    """Singular vectors that no value belongs to."""
+    """Singular vectors that no value belongs to; where values alone were asked for there are none."""
     left, singular, right = parts
     count = singular.shape[-1]
-    return [left[..., count:], right[..., count:, :].conj_physical().mT] if count and left.numel() else []
+    return [left[..., count:], right[..., count:, :].conj_physical().mT] if left.dim() > 1 else []
 
 
 def _svd_with_rest(parts: tuple[Tensor, ...], rest: list[Tensor]) -> tuple[Tensor, ...]:
