@@ -33,7 +33,7 @@ from torch import Tensor
 
 from torchstone.conformance.backends import load as load_backend
 from torchstone.conformance.controls import trial
-from torchstone.conformance.execution import later_calls, repeatability, run_case
+from torchstone.conformance.execution import repeatability, run_case
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.oracle import compare, numbers
 from torchstone.conformance.oracle.overflow import model
@@ -44,6 +44,7 @@ from torchstone.conformance.oracle.reference.runs import Referee
 from torchstone.conformance.oracle.tolerances import tolerance
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import iterate
+from torchstone.conformance.variants import rewritten
 
 JUDGE = compare.judge
 
@@ -274,7 +275,7 @@ class Ablation:
 @contextlib.contextmanager
 def in_place(ablation: Ablation) -> Iterator[None]:
     """The ablation wherever the harness judges."""
-    places = (run_case, repeatability, later_calls, randomness)
+    places = (run_case, repeatability, rewritten, randomness)
     for module in places:
         module.__dict__["judge"] = ablation.judge
     try:

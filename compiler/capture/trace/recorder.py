@@ -217,7 +217,8 @@ class Recorder(TorchDispatchMode):
     def capture(self, tensor: torch.Tensor, original: torch.Tensor) -> Value:
         """Announce an argument of the graph that stands for a tensor the program holds; read again at each call."""
         if (location := self._numberless.get(id(tensor))) is not None:
-            raise Unsupported(f"a tensor on device {tensor.device}", where=origin(location), stage="capture")
+            what = "a tensor on device meta" if tensor.is_meta else "a tensor made of one on device meta"
+            raise Unsupported(what, where=origin(location), stage="capture")
         if is_wrapped(original):
             raise Unsupported("a tensor inside of torch.func that is taken for a constant", stage="capture")
         value = self.input(tensor, f"c{len(self.captures)}")

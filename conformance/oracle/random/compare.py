@@ -33,9 +33,10 @@ from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.oracle.compare import judge
 from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
+from torchstone.conformance.oracle.own_fault import raise_own_fault
 from torchstone.conformance.oracle.pytree import dense, flatten, paths, shape_of
 from torchstone.conformance.oracle.random.distribution import RUNS, SEEN, Sample, compare_distributions
-from torchstone.conformance.oracle.random.free_factors import open_numbers
+from torchstone.conformance.oracle.random.free_factors import Open, decide_all, open_numbers
 from torchstone.conformance.oracle.random.rounding_room import rounding_rooms
 from torchstone.conformance.oracle.random.unwritten import FILLS, calls_unwritten, run_filled, unwritten_elements
 from torchstone.conformance.oracle.random.work import affordable, work
@@ -253,10 +254,9 @@ def _distribution(case: Case, executable: Callable[..., Any], expected: Observed
         except Exception as error:
             raise BackendRaised(error) from error
 
-    try:
-        free_ones = made_once("free", case.program, case.args, lambda _: open_numbers(of_eager, _ELSEWHERE))
-    except Exception:  # eager refuses some of the numbers drawn: the first run below says so
-        free_ones = []
+    free_ones = _free_numbers(case, of_eager)
+    if decide_all(free_ones[: len(flatten(expected.outputs))]):
+        return _untested("random: signs of vectors decide all numbers")
     free_ones = free_ones or [None] * len(flatten(compared(expected)))
     eager = made_once("sample", case.program, case.args, lambda _: Sample(eager_leaves))
     outputs, inputs = compared(expected)
@@ -275,6 +275,15 @@ def _distribution(case: Case, executable: Callable[..., Any], expected: Observed
     with contextlib.suppress(TypeError):  # what nothing refers to weakly is judged in full each time
         _judged[executable] = True
     return Finding(Outcome.PASS, evidence={"rule": "distribution", **evidence})
+
+
+def _free_numbers(case: Case, run: Callable[[int, Any], list[Any]]) -> list[Open | None]:
+    """What signs of vectors decide; nothing where eager refuses some of the numbers drawn, which is found again."""
+    try:
+        return made_once("free", case.program, case.args, lambda _: open_numbers(run, _ELSEWHERE))
+    except Exception as error:
+        raise_own_fault(error)
+        return []
 
 
 def _was_judged(executable: Callable[..., Any]) -> bool:

@@ -53,6 +53,11 @@ def open_numbers(run: Callable[[int, Any], list[Any]], seed: int) -> list[Open |
     return [_either(list(leaves)) for leaves in zip(*rows, strict=True)]
 
 
+def decide_all(found: list[Open | None]) -> bool:
+    """Whether signs of vectors leave nothing of these results to be compared."""
+    return bool(found) and all(free is not None and bool(free.not_at_all.all()) for free in found)
+
+
 def _open(value: Any, turned: Any) -> Open | None:
     if not isinstance(value, Tensor) or not isinstance(turned, Tensor) or value.shape != turned.shape:
         return None

@@ -379,6 +379,18 @@ def test_in_a_program_that_draws_the_signs_of_vectors_are_free(
     assert run_case(PROJECTED, running(turned)).outcome is outcome, name
 
 
+def test_what_signs_of_vectors_decide_is_no_pass() -> None:
+    """The sum of the elements of all vectors has another size with other signs: nothing is left to compare."""
+    calls = (
+        Call("torch.randn_like", (Ref("x0"),), {}, "r0"),
+        Call("torch.linalg.svd", (Ref("r0"),), {}, "r1"),
+        Call("torch.sum", (Ref("r1", (0,)),), {}, "r2"),
+    )
+    case = Case(Program(("x0",), calls, Ref("r2")), {"x0": torch.zeros(3, 3)}, "test", "svd", "float32")
+    verdict = run_case(case, running(lambda x: own(()) * 100))
+    assert verdict.outcome is Outcome.UNTESTED and "signs of vectors" in verdict.message, verdict
+
+
 class Keeps:
     """A compiled program that draws once for each of two inputs, and then gives what it kept for the second."""
 
