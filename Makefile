@@ -7,6 +7,9 @@ STORE ?= .torchstone/results.sqlite
 SITE ?= site
 JOBS ?= 2
 SETTINGS ?=
+GPU_PYTHON ?=
+GPU_SITE ?= $(CURDIR)/.torchstone/gpu/site
+GPU_OPTIONS ?=
 BACKENDS ?= eager linalg tosa tensorrt
 LIMIT ?= 10
 RUN_OPTIONS ?= --source opinfo --dtype float32 --limit $(LIMIT)
@@ -16,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 TOX := $(BIN)/tox run --quiet -e
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint types imports docs conformance controls ray releases machines selftrial torture check clean
+.PHONY: help install run test lint types imports docs conformance controls ray releases machines gpu selftrial torture check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -84,6 +87,11 @@ releases: $(VENV)/.stamp-tox ## workers with other releases of PyTorch: TORCHSTO
 
 machines: $(VENV)/.stamp-test ## the tests under what other machines differ in: SETTINGS="aten path-with-space"
 	$(BIN)/python tests/machines --jobs $(JOBS) $(SETTINGS) $(if $(PYTEST_OPTIONS),-- $(PYTEST_OPTIONS))
+
+# GPU_PYTHON stays as it is: torchstone goes into a folder beside it, with the packages that it lacks.
+gpu: $(if $(GPU_PYTHON),,$(VENV)/.stamp-test) ## all that needs a GPU: GPU_PYTHON=python3 for one that has PyTorch 2.11 or newer
+	$(if $(GPU_PYTHON),$(GPU_PYTHON) tests/gpu/site_folder.py $(GPU_SITE))
+	$(if $(GPU_PYTHON),PYTHONPATH=$(GPU_SITE) $(GPU_PYTHON),$(BIN)/python) tests/gpu $(GPU_OPTIONS)
 
 check: lint types imports docs test ## everything a change has to pass
 

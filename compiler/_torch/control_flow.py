@@ -22,12 +22,33 @@ def called_directly() -> Iterator[None]:
     """
     from torch._higher_order_ops import utils
 
+    if not hasattr(utils, "_hop_compile_and_call"):  # before PyTorch 2.13
+        with _wrappers_left_alone():
+            yield
+        return
     compiled = utils._hop_compile_and_call
     utils._hop_compile_and_call = lambda fn, args, kwargs=None: fn(*args, **(kwargs or {}))
     try:
         yield
     finally:
         utils._hop_compile_and_call = compiled
+
+
+@contextlib.contextmanager
+def _wrappers_left_alone() -> Iterator[None]:
+    """Have torch.compile hand back the wrappers that are defined beside torch.cond and torch.while_loop."""
+    compiled = torch.compile
+
+    def compile(model: Any = None, **options: Any) -> Any:
+        if str(getattr(model, "__module__", "")).startswith("torch._higher_order_ops."):
+            return model
+        return compiled(model, **options)
+
+    torch.compile = compile  # type: ignore[assignment] - its overloads
+    try:
+        yield
+    finally:
+        torch.compile = compiled
 
 
 @uses("torch.ops.higher_order.cond.python_key_table")

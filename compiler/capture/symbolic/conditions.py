@@ -24,7 +24,7 @@ def placed(location: Callable[[], Location]) -> Iterator[None]:
 
 def due_to(location: Location, framework_loc: str | None = None) -> SLoc:
     """What PyTorch keeps beside a condition: the ops that it comes from, and the user's line."""
-    return SLoc(framework_loc, origin(location))
+    return SLoc(framework_loc or "", origin(location))  # PyTorch 2.11 prints no None
 
 
 def guards_of(shape_env: ShapeEnv, renamed: Mapping[str, str], without: Collection[str] = ()) -> list[Guard]:
