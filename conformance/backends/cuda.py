@@ -7,6 +7,7 @@ float32: TF32 is off for as long as the backend works.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.pytrees import tree_map_only
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.conformance.backends.protocol import Availability, Backend
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.program.tensor_storage import copy_tensors, write_back
@@ -67,18 +69,22 @@ class OnCuda:
     def _at_work(self) -> Iterator[None]:
         """Factories make their tensors on the device; errors that come late come here."""
         cudnn = torch.backends.cudnn
-        flags = cudnn.flags(cudnn.enabled, cudnn.benchmark, cudnn.deterministic, allow_tf32=False)
+        flags = cudnn.flags(
+            enabled=cudnn.enabled, benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, allow_tf32=False
+        )
         try:
             with flags if self.device.type == CUDA else contextlib.nullcontext(), self.device:
                 yield
                 self._synchronize()
         except torch.OutOfMemoryError as error:
             raise MemoryError(str(error)) from error
-        except Exception:
+        except Exception as error:
             try:
                 self._synchronize()
             except Exception as lost:
                 self._lost = f"the device is out of order: {str(lost).strip().splitlines()[0]}"
+            if reason := _declined(error):
+                raise Unsupported(reason, stage="run") from error
             raise
 
     def _synchronize(self) -> None:
@@ -109,6 +115,17 @@ class _Executable:
             return copy_tensors([result.detach()], CPU, storages)[0]
 
         return tree_map_only(Tensor, back, results)
+
+
+_ON_CPU = re.compile(r"expected \w+ to be on cpu")
+
+
+def _declined(error: Exception) -> str:
+    """Say what PyTorch has no kernel for on the device, or wants on the CPU, where every tensor is on the device."""
+    said = (str(error).strip().splitlines() or [""])[0]
+    if isinstance(error, NotImplementedError):  # of a dtype, or of an operator, with advice after it
+        return said.partition(". This could be because")[0]
+    return said if isinstance(error, RuntimeError) and _ON_CPU.search(said) else ""
 
 
 def _placed(fn: Callable[..., Any], device: torch.device) -> Callable[..., Any]:

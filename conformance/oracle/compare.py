@@ -32,8 +32,10 @@ from torch import Tensor
 from torchstone.conformance.execution.memory import find_stray_writes
 from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcome
 from torchstone.conformance.oracle.ambiguity.factorizations import derivation
+from torchstone.conformance.oracle.ambiguity.overwrites import overwrite_ambiguity
 from torchstone.conformance.oracle.ambiguity.phases import phase_ambiguity
 from torchstone.conformance.oracle.ambiguity.saturation import saturation_ambiguity
+from torchstone.conformance.oracle.ambiguity.saved_statistics import statistics_ambiguity
 from torchstone.conformance.oracle.ambiguity.ties import TieBreaking, breakings
 from torchstone.conformance.oracle.ambiguity.zero_factor import zero_factor_ambiguity
 from torchstone.conformance.oracle.equality import same_bits
@@ -129,6 +131,9 @@ def _judge_part(
     choices: list[tuple[Referee, Observed, Observed]] | None = None
     for effort in (Effort.FEW_RUNS, Effort.ALL_RUNS):  # another choice that settles all is not to cost more runs
         finding, given = _beside_eager(referee, expected, actual, effort)
+        if finding.kind is Kind.SHAPE:
+            others = [_judge(*choice) for choice in statistics_ambiguity(referee, expected, given)]
+            return next((_OPEN for beside in others if beside.ok), finding)
         if finding.kind not in (Kind.VALUE, Kind.MUTATION):  # what an input is left with is a number like any other
             return finding
         if seed is None and _right_with_ties_broken(program, args, expected, given, effort):
@@ -158,7 +163,13 @@ def _beside_eager(referee: Referee, expected: Observed, actual: Observed, effort
     return (finding, actual) if finding.ok else _judge_defined(referee, finding, expected, actual, effort)
 
 
-_AMBIGUITIES = (nan_sign_ambiguity, zero_factor_ambiguity, saturation_ambiguity, phase_ambiguity)
+_AMBIGUITIES = (
+    nan_sign_ambiguity,
+    zero_factor_ambiguity,
+    saturation_ambiguity,
+    overwrite_ambiguity,
+    phase_ambiguity,
+)
 
 
 def _judge_defined(

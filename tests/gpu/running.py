@@ -126,6 +126,4 @@ def _of_run(step: Step, place: Path, code: int) -> Result:
         for row in verdicts
         if row["outcome"] in FAILURES
     ]
-    if verdicts and result.state == "passed" and not result.counts.get("pass"):
-        result.state, result.reason = "died", "nothing passed, and nothing was found: no check of anything"
-    return result
+    return result if verdicts else _died(step, code)

@@ -40,6 +40,39 @@ PICKS_ONE_OF_NAN = Trait(
     waives=True,
 )
 
+OVERWRITES = Trait(
+    "Writes one of several values to a place",
+    Names.ATEN,
+    {
+        **each("index_copy", index_put="unless it accumulates", put="unless it accumulates"),
+        **each(_index_put_impl="as index_put", _unsafe_index_put="as index_put"),
+        **each("max_unpool2d max_unpool3d scatter.src scatter.src_out"),
+    },
+    reason=(
+        "Where an index names a place twice, PyTorch's documentation calls it undefined, or nondeterministic, which of "
+        "the values is there. Eager's kernels for the CPU leave the last, those for a GPU any."
+    ),
+    effect=(
+        "A backend is right with any of the values that are written to a place, and with what follows from the first "
+        "of them in all places."
+    ),
+    read_by=("conformance.oracle.ambiguity.overwrites",),
+    waives=True,
+)
+
+SAVES_STATISTICS = Trait(
+    "Saves statistics for a gradient, or none",
+    Names.ATEN,
+    each("native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training _batch_norm_no_update"),
+    reason=(
+        "In evaluation PyTorch's kernels for the CPU return none, and those for other devices, as its decomposition, "
+        "the running mean and one by the root of the running variance plus eps."
+    ),
+    effect="A backend is right with either.",
+    read_by=("conformance.oracle.ambiguity.saved_statistics",),
+    waives=True,
+)
+
 SCALES_PRODUCT = Trait(
     "Multiplies a product by alpha or value",
     Names.ATEN,

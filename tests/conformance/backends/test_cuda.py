@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from torchstone.compiler.diagnostics import Unsupported
 from torchstone.conformance.backends import load
 from torchstone.conformance.backends.adapters.eager import Eager
 from torchstone.conformance.backends.cuda import OnCuda
@@ -86,6 +87,36 @@ def test_memory_that_is_used_up_is_no_error_of_the_programs() -> None:
 
     with pytest.raises(MemoryError, match="out of memory"):
         call(greedy, torch.ones(1))
+
+
+DECLINED = {
+    "Could not run 'aten::histogram.bin_ct' with arguments from the 'CUDA' backend": NotImplementedError(
+        "Could not run 'aten::histogram.bin_ct' with arguments from the 'CUDA' backend. This could be because the "
+        "operator doesn't exist for this backend, or …\n\nBackendSelect: fallthrough registered at …"
+    ),
+    "\"addmm_cuda\" not implemented for 'Int'": NotImplementedError("\"addmm_cuda\" not implemented for 'Int'"),
+    "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on cuda:0": RuntimeError(
+        "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on cuda:0"
+    ),
+}
+
+
+@pytest.mark.parametrize("said", DECLINED)
+def test_what_pytorch_has_no_kernel_for_is_unsupported(said: str) -> None:
+    def declines(x: torch.Tensor) -> torch.Tensor:
+        raise DECLINED[said]
+
+    with pytest.raises(Unsupported) as declined:
+        call(declines, torch.ones(1))
+    assert str(declined.value).endswith(said)
+
+
+def test_other_errors_stay_what_they_are() -> None:
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("expected a tensor that is on cuda:0")
+
+    with pytest.raises(RuntimeError, match="expected a tensor"):
+        call(wrong, torch.ones(1))
 
 
 def test_a_device_that_is_out_of_order_ends_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
