@@ -1,7 +1,8 @@
 """What stays the same whichever factors a decomposition gives.
 
 The sign or phase of singular vectors is left open: two right answers differ. For such ops a second comparison judges
-derived values instead: the matrix the factors multiply to, and that they are orthogonal.
+derived values instead: the matrix the factors multiply to, and that they are orthogonal. Where ``info`` says that there
+is no factor or inverse, what stands in its place is nothing's.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from torchstone.conformance.oracle.op_traits.right_answers import FACTORIZATIONS
@@ -21,7 +23,8 @@ _RULES: Implementations[Callable[..., Any]] = Implementations(FACTORIZATIONS)
 
 
 def _gram(columns: Tensor) -> Tensor:
-    return columns.mH @ columns
+    """The products of columns, and 1: how far columns of length 1 are from orthogonal is told in ULPs of 1."""
+    return columns.mH @ columns + 1
 
 
 @_RULES.register("linalg.svd")
@@ -55,13 +58,27 @@ def _eigh(out: Any, source: Tensor, UPLO: str = "L") -> Any:
 def _qr(out: Any, source: Tensor, mode: str = "reduced") -> Any:
     orthogonal, triangular = out
     if mode == "r":
-        return _gram(triangular)
+        return triangular.mH @ triangular
     return orthogonal @ triangular, _gram(orthogonal), triangular.tril(-1)
 
 
 @_RULES.register("qr")
 def _torch_qr(out: Any, source: Tensor, some: bool = True) -> Any:
     return _qr(out, source)
+
+
+@_RULES.register("geqrf")
+def _geqrf(out: Any, source: Tensor) -> Any:
+    reflectors, scales = out
+    rank = scales.shape[-1]
+    orthogonal = torch.linalg.householder_product(reflectors[..., :rank], scales)
+    return orthogonal @ reflectors.triu()[..., :rank, :], _gram(orthogonal)
+
+
+@_RULES.register("linalg.cholesky_ex", "linalg.inv_ex")
+def _where_there_is_one(out: Any, source: Tensor, *args: Any, **kwargs: Any) -> Any:
+    matrix, info = out
+    return torch.where((info == 0)[..., None, None], matrix, 0.0), info
 
 
 def derivation(program: Program) -> Callable[[tuple[Tensor, ...], Any], Any] | None:

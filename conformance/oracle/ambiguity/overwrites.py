@@ -1,8 +1,9 @@
 """Eager with another of the values that are written to one place, where PyTorch leaves open which of them stays.
 
-``scatter``, ``index_copy``, ``index_put`` and ``put`` without ``accumulate``, and the pools that are undone, write a value
-to the place that an index names. Of places named twice PyTorch's documentation says that any of the values may be
-there, or the last: eager's kernels for the CPU leave the last, those of a GPU whichever comes last. So eager is run
+``scatter``, ``index_copy``, ``index_put`` and ``put`` without ``accumulate``, and ``max_unpool2d`` write values to the
+places that an index names, ``as_strided_scatter`` to those of its strides. Of places named twice PyTorch's
+documentation says that the result is undefined, or nondeterministic: eager's kernels for the CPU leave the last of the
+values, those of a GPU whichever comes last. So eager is run
 again, and leaves what the backend's results show where they show one of the values; in a second run it leaves the
 first everywhere, for what follows from it.
 
@@ -45,6 +46,14 @@ def _scatter(given: Mapping[str, Any], result: Tensor) -> Writes:
     index, source = given["index"], given["src"]
     part = source[tuple(slice(size) for size in index.shape)]
     return _places(result).gather(given["dim"], index).reshape(-1), part.reshape(-1)
+
+
+@_WRITES.register("as_strided_scatter")
+def _as_strided(given: Mapping[str, Any], result: Tensor) -> Writes | None:
+    if not result.is_contiguous():
+        return None
+    places = _places(result).as_strided(given["size"], given["stride"], given["storage_offset"] or 0)
+    return places.reshape(-1), given["src"].reshape(-1)
 
 
 @_WRITES.register("index_copy")

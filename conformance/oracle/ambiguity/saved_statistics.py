@@ -1,7 +1,7 @@
 """Eager's batch norms with the statistics that they save for a gradient, where its kernels for the CPU save none.
 
-In evaluation ``native_batch_norm`` and its like return the numbers that it has normalized with on every device but the
-CPU, where they are of no elements: PyTorch's decomposition of it asks for the device too. Nothing is documented of them.
+In evaluation ``native_batch_norm`` and its like return tensors without elements on the CPU, and on other devices the
+numbers that they have normalized with. PyTorch's decomposition asks for the device too. Nothing is documented of them.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ OVERWRITES = Trait(
     "Writes one of several values to a place",
     Names.ATEN,
     {
-        **each("index_copy", index_put="unless it accumulates", put="unless it accumulates"),
+        **each("as_strided_scatter index_copy", index_put="unless it accumulates", put="unless it accumulates"),
         **each(_index_put_impl="as index_put", _unsafe_index_put="as index_put"),
         **each("max_unpool2d max_unpool3d scatter.src scatter.src_out"),
     },
@@ -167,11 +167,18 @@ DIFFERENTIABLE_IN_PART = Trait(
 FACTORIZATIONS = Trait(
     "Factorizes a matrix",
     Names.PUBLIC,
-    each("linalg.svd svd svd_lowrank pca_lowrank linalg.eigh linalg.qr qr"),
-    reason="Two right factorizations differ in more than phases where singular values or eigenvalues are equal.",
+    each(
+        "linalg.svd svd svd_lowrank pca_lowrank linalg.eigh linalg.qr qr geqrf",
+        **dict.fromkeys(("linalg.cholesky_ex", "linalg.inv_ex"), "where info says that there is none"),
+    ),
+    reason=(
+        "Two right factorizations differ in more than phases where singular values or eigenvalues are equal, or 0. "
+        "Where info says that the factor or the inverse could not be computed, it is of no matrix: eager leaves a "
+        "part of it there on the CPU, and NaN on a GPU."
+    ),
     effect=(
         "A program of one such call is right if the product of its factors is, and if they are as orthogonal as "
-        "eager's."
+        "eager's; and if info is eager's and the matrix is where there is one."
     ),
     read_by=("conformance.oracle.ambiguity.factorizations",),
     waives=True,

@@ -1,4 +1,4 @@
-"""Bessel's and Airy's functions beside their zeros, for the rounding model.
+"""Bessel's and Airy's functions and digamma beside their zeros, for the rounding model.
 
 They are ATen ops of one step each. Whatever formula computes them, it adds up terms as large as the amplitude, and
 beside a zero these cancel: what a correct computation gives there strays by any number of its own ULPs, and by a few of
@@ -27,12 +27,21 @@ _AMPLITUDES: Implementations[Callable[[Tensor], Tensor]] = Implementations(OSCIL
 
 def _modulus(order: int) -> Callable[[Tensor], Tensor]:
     first, second = (getattr(special, f"bessel_{kind}{order}") for kind in "jy")
-    return lambda x: torch.hypot(first(x.abs()), second(x.abs()))
+    return lambda x: torch.where(x.abs() > _BEFORE_ALL_ZEROS, torch.hypot(first(x.abs()), second(x.abs())), 0.0)
+
+
+def _of_digamma(x: Tensor) -> Tensor:
+    """The logarithm beyond the recurrence up to 10, and of negative numbers the cotangent that reflects them."""
+    logarithm = torch.where(x < 10, math.log(10), 0.0)
+    return torch.where(x < 0, (math.pi / torch.tan(math.pi * x)).abs() + (10 + x.abs()).log(), logarithm)
 
 
 for _order in (0, 1):
     _AMPLITUDES.register(f"special_bessel_j{_order}", f"special_bessel_y{_order}")(_modulus(_order))
-_AMPLITUDES.register("special_spherical_bessel_j0")(lambda x: 1 / x.abs())
+_AMPLITUDES.register("special_spherical_bessel_j0")(
+    lambda x: torch.where(x.abs() > _BEFORE_ALL_ZEROS, 1 / x.abs(), 0.0)
+)
+_AMPLITUDES.register("digamma")(_of_digamma)
 _AMPLITUDES.register("special_airy_ai")(lambda x: x.clamp(max=0.0).abs() ** -0.25 / math.sqrt(math.pi))
 
 
@@ -42,8 +51,7 @@ def _around_amplitude(name: str, amplitude_of: Callable[[Tensor], Tensor]) -> Ca
     def value_around_amplitude(x: Tensor) -> Tensor:
         with no_dispatch_modes():
             value, amplitude = function(x), amplitude_of(x)
-            oscillates = (x.abs() > _BEFORE_ALL_ZEROS) & torch.isfinite(value) & torch.isfinite(amplitude)
-            amplitude = torch.where(oscillates, amplitude, 0.0)
+            amplitude = torch.where(torch.isfinite(value) & torch.isfinite(amplitude), amplitude, 0.0)
         return (value + amplitude) - amplitude
 
     return value_around_amplitude
