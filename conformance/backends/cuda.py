@@ -117,15 +117,15 @@ class _Executable:
         return tree_map_only(Tensor, back, results)
 
 
-_ON_CPU = re.compile(r"expected \w+ to be on cpu")
+_ON_CPU = re.compile(r"(to|must) be on cpu", re.IGNORECASE)
 
 
 def _declined(error: Exception) -> str:
     """Say what PyTorch has no kernel for on the device, or wants on the CPU, where every tensor is on the device."""
-    said = (str(error).strip().splitlines() or [""])[0]
+    lines = str(error).strip().splitlines() or [""]
     if isinstance(error, NotImplementedError):  # of a dtype, or of an operator, with advice after it
-        return said.partition(". This could be because")[0]
-    return said if isinstance(error, RuntimeError) and _ON_CPU.search(said) else ""
+        return lines[0].partition(". This could be because")[0]
+    return next((line.strip() for line in lines if _ON_CPU.search(line)), "")
 
 
 def _placed(fn: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
@@ -134,6 +134,6 @@ def _placed(fn: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
         return fn
 
     def leaf(value: Any) -> Any:
-        return device if isinstance(value, torch.device) and value.type == "cpu" else value
+        return device if value in (CPU, CPU.type) and isinstance(value, torch.device | str) else value
 
     return fn.rewrite(lambda call: call.map_arguments(leaf))

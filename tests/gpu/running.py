@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def run(step: Step, out: Path, budget: Budget, jobs: str, options: Sequence[str]
     if lacking := step.lacking():
         return Result(step.name, "skipped", reason=lacking)
     for old in out.glob(f"{step.name}.*"):
-        old.unlink()
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
     seconds = budget.take(step.share)
     places = {
         "tests": out / f"{step.name}.xml",
@@ -51,7 +52,7 @@ def run(step: Step, out: Path, budget: Budget, jobs: str, options: Sequence[str]
     }
     begin = time.monotonic()
     code, cut = _ended(_command(step, places[step.kind], seconds, jobs, options), step, out, seconds)
-    result = {"tests": _of_tests, "run": _of_run, "fuzz": _of_run}[step.kind](step, places[step.kind], code)
+    result = {"tests": _of_tests, "run": _of_run, "fuzz": _of_fuzz}[step.kind](step, places[step.kind], code)
     result.seconds = round(time.monotonic() - begin, 1)
     if cut:
         result.state, result.reason = "part", f"cut after its {seconds:.0f} s"
@@ -127,3 +128,17 @@ def _of_run(step: Step, place: Path, code: int) -> Result:
         if row["outcome"] in FAILURES
     ]
     return result if verdicts else _died(step, code)
+
+
+def _of_fuzz(step: Step, place: Path, code: int) -> Result:
+    try:
+        told = json.loads((place.with_suffix(".findings") / "campaign.json").read_text())
+    except (OSError, ValueError):
+        return _died(step, code)
+    result = Result(step.name, STATES.get(code, "died"), reason="" if code in STATES else f"exit code {code}")
+    result.counts = told["outcomes"]
+    result.failures = [
+        {"case": finding["name"], "outcome": finding["signature_parts"]["outcome"], "message": finding["message"]}
+        for finding in told["findings"]
+    ]
+    return result

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-BACKENDS = ("eager", "inductor")
-
 
 def no_device() -> str:
     """Say why PyTorch has no GPU here; nothing if it has one."""
@@ -47,10 +45,10 @@ class Step:
 REAL = {"TORCHSTONE_TENSORRT": "real"}
 
 STEPS = (
-    Step("device", no_device, 1, tests=("tests/conformance/backends/test_cuda.py",)),
+    Step("device", no_device, 2, tests=("tests/conformance/backends/test_cuda.py",)),
     Step("engines", no_tensorrt, 2, tests=("tests/gpu/test_engines.py",), environment=REAL),
     Step("eager", no_device, 3, ("run", "--backend", "eager", "--device", "cuda")),
     Step("tensorrt", no_tensorrt, 6, ("run", "--backend", "tensorrt"), environment=REAL),
     Step("inductor", no_device, 6, ("run", "--backend", "inductor", "--device", "cuda")),
-    Step("fuzz", no_device, 2, ("fuzz", "--backend", "inductor+cuda", "--seed", "1")),
+    Step("fuzz", no_device, 3, ("fuzz", "--backend", "inductor+cuda", "--seed", "1")),
 )

@@ -83,13 +83,12 @@ STORES_PARTIAL_RESULTS = Trait(
     Names.ATEN,
     each(
         """
-        _index_put_impl _unsafe_index_put _unsafe_masked_index_put_accumulate cumprod cumsum index_add index_put
-        index_reduce prod put scatter scatter_add scatter_reduce segment_reduce
+        _index_put_impl _unsafe_index_put _unsafe_masked_index_put_accumulate cumprod index_add index_put index_reduce
+        prod put scatter scatter_add scatter_reduce segment_reduce
         """
     ),
     reason=(
-        "Terms and factors come one by one to the place of the result, which has its dtype: in eager most of these do, "
-        "cumsum on a GPU. "
+        "Terms and factors come one by one to the place of the result, which has its dtype: in eager most of these do. "
         "Other accumulations of 16-bit numbers are made in float32."
     ),
     effect="Partial results of float16 numbers leave the range where they leave that of float16, not of float32.",

@@ -156,7 +156,7 @@ ADDS_IN_FLOAT32 = Trait(
     Names.ATEN,
     each(
         """
-        sum mean nansum mm mv dot vdot bmm addmm addmv baddbmm _softmax _log_softmax native_layer_norm
+        sum mean nansum cumsum mm mv dot vdot bmm addmm addmv baddbmm _softmax _log_softmax native_layer_norm
         native_group_norm var var_mean std std_mean linalg_vector_norm logsumexp
         """
     ),

@@ -11,9 +11,11 @@ import torch
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.conformance.backends import load
 from torchstone.conformance.backends.adapters.eager import Eager
-from torchstone.conformance.backends.cuda import OnCuda
+from torchstone.conformance.backends.cuda import OnCuda, _placed
+from torchstone.conformance.backends.protocol import BackendError
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.runner import progress_mark
 from torchstone.conformance.runner.sandbox import Sandbox
 from torchstone.conformance.sources import opinfo
@@ -98,6 +100,11 @@ DECLINED = {
     "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on cuda:0": RuntimeError(
         "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on cuda:0"
     ),
+    "… got AssertionError('tensor_indices_or_sections must be on CPU, got cuda:0')": BackendError(
+        "TorchRuntimeError: RuntimeError when making fake tensor call\n"
+        "  … got AssertionError('tensor_indices_or_sections must be on CPU, got cuda:0')\n  Hint: …",
+        "capture",
+    ),
 }
 
 
@@ -109,6 +116,14 @@ def test_what_pytorch_has_no_kernel_for_is_unsupported(said: str) -> None:
     with pytest.raises(Unsupported) as declined:
         call(declines, torch.ones(1))
     assert str(declined.value).endswith(said)
+
+
+@pytest.mark.parametrize("named", ["cpu", torch.device("cpu")])
+def test_a_device_that_the_program_names_is_the_backends(named: Any) -> None:
+    made = Call("torch.ones", (2,), {"device": named}, "r")
+    program = Program((), (made,), Ref("r"))
+    (placed,) = _placed(program, torch.device("cuda")).calls
+    assert placed.kwargs == {"device": torch.device("cuda")}
 
 
 def test_other_errors_stay_what_they_are() -> None:

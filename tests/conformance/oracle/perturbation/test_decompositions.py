@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.finding import Observed
 from torchstone.conformance.oracle.perturbation.antialias import antialiased_ops
 from torchstone.conformance.oracle.perturbation.decompositions import MAX_DEGREE, agree, decompositions
 from torchstone.conformance.oracle.reference.runs import Referee
@@ -68,3 +71,22 @@ def test_statistics_that_a_norm_writes_are_written_once() -> None:
     referee = Referee(Program(names, (call,), Ref("r")), args)
     for run in referee.rounded_runs:
         torch.testing.assert_close(run.leaves[-2], referee.float64.leaves[-2], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_digamma_beside_its_zeros_is_as_exact_as_its_terms(dtype: torch.dtype) -> None:
+    x = torch.tensor([1.53, 1.4616, 3.0, -0.504, -1.57, 20.0], dtype=dtype)
+    program = Program(("x",), (Call("torch.digamma", (Ref("x"),), {}, "r"),), Ref("r"))
+    expected, eps = program(x), torch.finfo(dtype).eps
+    for place, ulps, right in (
+        (0, 2, True),
+        (1, 2, True),
+        (3, 4, True),
+        (1, 200, False),
+        (2, 60, False),
+        (5, 60, False),
+    ):
+        given = expected.clone()
+        given[place] += ulps * eps
+        found = judge(program, (x,), Observed(expected, (x,)), Observed(given, (x,))).outcome
+        assert (found is Outcome.PASS) == right, (place, ulps, found)
