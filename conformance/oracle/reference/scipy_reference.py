@@ -111,7 +111,7 @@ def _incomplete_gamma(a: Any, x: Any, lower: bool) -> Any:
     if known.sum() > MPMATH_MOST:
         return out
     with mpmath.workdps(MPMATH_DIGITS):
-        for at in zip(*known.nonzero(), strict=True):
+        for at in map(tuple, np.argwhere(known)):  # of no dims, too
             bounds = (0, float(x[at])) if lower else (float(x[at]), mpmath.inf)
             out[at] = float(mpmath.gammainc(float(a[at]), *bounds, regularized=True))
     return out

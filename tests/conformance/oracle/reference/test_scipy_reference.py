@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import attrgetter
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor
 
 from tests.conformance.oracle.test_compare import compare, one
 from torchstone.conformance.execution.verdict import EAGER_FURTHER, Outcome
+from torchstone.conformance.oracle.op_traits.references import BY_SCIPY, IN_SCIPY
+from torchstone.conformance.oracle.reference.scipy_reference import scipy_values
 from torchstone.conformance.program.program import Call, Program, Ref
 
 TAIL = torch.tensor([-6.0, -7.5, -8.0, -3.0], dtype=torch.float64)
@@ -91,3 +94,24 @@ def test_the_logarithm_of_one_and_a_subnormal_complex_number(given: complex, ok:
     """Either subnormal number may be flushed to zero, and passes for the other."""
     x = torch.tensor([1e-310 + 1e-310j], dtype=torch.complex128)
     assert compare(one("log1p"), lambda x: torch.tensor([given], dtype=torch.complex128), x).ok == ok
+
+
+@pytest.mark.parametrize("name", sorted({*IN_SCIPY.ops, *BY_SCIPY.ops}))
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_every_function_is_asked_in_any_shape(name: str, shape: tuple[int, ...]) -> None:
+    """Where PyTorch takes such operands, SciPy's answer has the shape of its own, no dims and no elements included."""
+    target = f"special.{name}" if hasattr(torch.special, name) else name
+    function = attrgetter(target)(torch)
+    generator = torch.Generator().manual_seed(1)
+    x, y = (torch.rand(shape, generator=generator, dtype=torch.float64) + 0.5 for _ in range(2))
+    for args in ((x,), (x, y), (1, x), (x, 0)):
+        try:
+            values = function(*args)
+        except (TypeError, RuntimeError, IndexError):
+            continue
+        tensors = [arg for arg in args if isinstance(arg, Tensor)]
+        names = iter(f"x{i}" for i in range(len(tensors)))
+        program = one(target, *(Ref(next(names)) if isinstance(arg, Tensor) else arg for arg in args))
+        found = scipy_values(program, tuple(tensors), values)
+        assert found is None or found.shape == values.shape
+        assert found is None or torch.allclose(found, values, rtol=1e-6, equal_nan=True)
