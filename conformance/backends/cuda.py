@@ -117,15 +117,15 @@ class _Executable:
         return tree_map_only(Tensor, back, results)
 
 
-_ON_CPU = re.compile(r"(to|must) be on cpu", re.IGNORECASE)
+_DECLINES = re.compile(r"(to|must) be on cpu|^(?!CUDA error).*\bnot (supported|implemented)\b", re.IGNORECASE)
 
 
 def _declined(error: Exception) -> str:
-    """Say what PyTorch has no kernel for on the device, or wants on the CPU, where every tensor is on the device."""
+    """Say what PyTorch does not support on the device, or wants on the CPU, where every tensor is on the device."""
     lines = str(error).strip().splitlines() or [""]
     if isinstance(error, NotImplementedError):  # of a dtype, or of an operator, with advice after it
         return lines[0].partition(". This could be because")[0]
-    return next((line.strip() for line in lines if _ON_CPU.search(line)), "")
+    return next((line.strip() for line in lines if _DECLINES.search(line)), "")
 
 
 def _placed(fn: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
