@@ -19,7 +19,7 @@ from torchstone.compiler.transforms.expansions.common import (
     unary_table,
     zero_check,
 )
-from torchstone.compiler.transforms.promotion import result_type
+from torchstone.compiler.transforms.promotion import opmath, result_type
 from torchstone.compiler.transforms.rules import Expander, expands
 
 # ATen ops that are one primitive of the same meaning; integer tensors become float32 first, as the result type says.
@@ -468,11 +468,15 @@ def logit(b: Expander, x: Value, eps: float | None = None) -> Value:
 def ldexp(b: Expander, x: Value, exponent: Value) -> Value:
     """x * 2**exponent; exactly for a float and an integer, even where the power itself would overflow."""
     if not x.dtype.is_float or exponent.dtype.is_float or exponent.dtype.is_complex:
-        # A 0-d exponent is a number to eager, which raises 2 to it in the dtype of the result.
+        # A 0-d exponent of another dtype than the result's is a number to eager, which computes with it as wide as its
+        # kernel does: for all but float32, which raises 2 to it in its own dtype.
         wide = b.type.dtype
-        scalar = exponent.rank == 0 and (exponent.dtype.is_complex or (exponent.dtype.is_float and wide.is_float))
-        power = b.cast(exponent, wide if scalar else result_type(2.0, exponent))
+        scalar = exponent.rank == 0 and (exponent.dtype.is_float or exponent.dtype.is_complex)
+        scalar = scalar and x.dtype != dt.float32 and wide != exponent.dtype
+        power = b.cast(exponent, opmath(wide) if scalar else result_type(2.0, exponent))
         power = b.pow(const(b, power, 2), power)
+        if scalar:
+            return b.cast(b.mul(b.cast(x, power.dtype), b.broadcast(power, x.shape, ())), wide)
         return pointwise(b, lambda x, p: b.mul(x, p), x, power)
     least, most = (-1022, 1023) if b.type.dtype == dt.float64 else (-126, 127)
 

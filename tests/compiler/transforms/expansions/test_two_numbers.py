@@ -55,3 +55,14 @@ def test_ldexp_of_mixed_numbers(agrees: Agrees, dtype: torch.dtype, exponent: to
     agrees(torch.ldexp, x[:, None].expand(4, 4), power)
     agrees(torch.ldexp, x, power[1])
     agrees(torch.ldexp, torch.tensor([3.0, -5.5], dtype=torch.float64), torch.tensor(4.55).to(exponent))
+
+
+SMALLER = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+@pytest.mark.parametrize("exponent", SMALLER)
+@pytest.mark.parametrize("dtype", SMALLER)
+def test_ldexp_of_a_number_of_another_dtype(agrees: Agrees, dtype: torch.dtype, exponent: torch.dtype) -> None:
+    for power in (3.3, 20.0, 16.5, -20.0):
+        for x in (torch.tensor([0.5, 1.7, 1.0]), torch.tensor(0.5)):
+            agrees(torch.ldexp, x.to(dtype), torch.tensor(power).to(exponent))
