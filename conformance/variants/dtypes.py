@@ -107,7 +107,8 @@ _KINDS = (torch.complex64, torch.bool, torch.float16, torch.uint8, torch.uint16,
 def _others(dtype: torch.dtype) -> Sequence[torch.dtype]:
     """Dtypes of another kind, then of another width, then more."""
     if dtype.is_complex:
-        first = [dtype.to_real(), torch.int64, torch.float32]
+        own = dtype.to_real()
+        first = [own, torch.int64, torch.float64 if own != torch.float64 else torch.float32]
     elif dtype.is_floating_point:
         first = [torch.int32, torch.float64 if dtype != torch.float64 else torch.float32, torch.bfloat16]
     elif dtype == torch.bool:
