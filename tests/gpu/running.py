@@ -21,7 +21,6 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND = "from torchstone.cli import main; main()"
 # What a run needs after it was interrupted, to end its workers and to write down where it stands.
 GRACE_SECONDS = 30.0
-FAILURES = ("mismatch", "error", "crash", "timeout", "oom", "flaky")
 STATES = {0: "passed", 1: "failures"}
 
 
@@ -45,14 +44,10 @@ def run(step: Step, out: Path, budget: Budget, jobs: str, options: Sequence[str]
     for old in out.glob(f"{step.name}.*"):
         shutil.rmtree(old) if old.is_dir() else old.unlink()
     seconds = budget.take(step.share)
-    places = {
-        "tests": out / f"{step.name}.xml",
-        "run": out / f"{step.name}.sqlite",
-        "fuzz": out / f"{step.name}.sqlite",
-    }
+    place = out / f"{step.name}.{'xml' if step.tests else 'sqlite'}"
     begin = time.monotonic()
-    code, cut = _ended(_command(step, places[step.kind], seconds, jobs, options), step, out, seconds)
-    result = {"tests": _of_tests, "run": _of_run, "fuzz": _of_fuzz}[step.kind](step, places[step.kind], code)
+    code, cut = _ended(_command(step, place, seconds, jobs, options), step, out, seconds)
+    result = {"tests": _of_tests, "run": _of_run, "fuzz": _of_fuzz}[step.kind](step, place, code)
     result.seconds = round(time.monotonic() - begin, 1)
     if cut:
         result.state, result.reason = "part", f"cut after its {seconds:.0f} s"
@@ -66,13 +61,8 @@ def _command(step: Step, place: Path, seconds: float, jobs: str, options: Sequen
     command = [*python, "-c", COMMAND, *step.arguments, "--jobs", jobs, "--store", str(place)]
     if step.kind == "run":
         return [*command, *options]
-    return [
-        *command,
-        "--time",
-        f"{max(seconds - GRACE_SECONDS, 10):.0f}s",
-        "--out",
-        str(place.with_suffix(".findings")),
-    ]
+    limit = f"{max(seconds - GRACE_SECONDS, 10):.0f}s"
+    return [*command, "--time", limit, "--out", str(place.with_suffix(".findings"))]
 
 
 def _ended(command: list[str], step: Step, out: Path, seconds: float) -> tuple[int, bool]:
@@ -114,6 +104,8 @@ def _of_tests(step: Step, place: Path, code: int) -> Result:
 
 
 def _of_run(step: Step, place: Path, code: int) -> Result:
+    from torchstone.conformance.execution.verdict import FAILURES
+
     rows = place.with_suffix(".jsonl")
     export = ["runs", "export", "--store", str(place), "--out", str(rows)]
     done = subprocess.run([sys.executable, "-P", "-c", COMMAND, *export], capture_output=True, text=True, check=False)
