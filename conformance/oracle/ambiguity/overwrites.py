@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from torch import Tensor
 
 from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import schema_of
+from torchstone.conformance.oracle.ambiguity.otherwise import otherwise
 from torchstone.conformance.oracle.equality import same_bits, same_values
 from torchstone.conformance.oracle.op_traits.right_answers import OVERWRITES
 from torchstone.conformance.oracle.op_traits.trait import Implementations
@@ -131,8 +131,7 @@ class OtherWrites(ComputingMode):
 def overwrite_ambiguity(referee: Referee, expected: Any, actual: Any) -> Iterator[tuple[Referee, Any, Any]]:
     """Eager with other values left in places that are written to twice, if the program has such: the referee, eager's
     run and the backend's, as flat lists."""
-    outputs = flatten(actual.outputs)
-    shown = [*outputs, *actual.inputs]
+    shown = [*flatten(actual.outputs), *actual.inputs]
     for mode in (partial(OtherWrites, shown), OtherWrites):
         tried = mode()
         try:
@@ -140,10 +139,5 @@ def overwrite_ambiguity(referee: Referee, expected: Any, actual: Any) -> Iterato
                 referee.program(*referee.args())
         except Exception:  # what eager does not run under a mode, it has but one answer for
             return
-        if not tried.made:
-            continue
-        other = referee.inside(mode)
-        leaves = other.eager.leaves
-        if len(leaves) == len(shown):
-            wanted = replace(expected, outputs=leaves[: len(outputs)], inputs=tuple(leaves[len(outputs) :]))
-            yield other, wanted, replace(actual, outputs=outputs)
+        if tried.made:
+            yield from otherwise(referee.inside(mode), expected, actual)

@@ -8,14 +8,13 @@ on each.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from torchstone.compiler._torch.modes import ComputingMode
+from torchstone.conformance.oracle.ambiguity.otherwise import otherwise
 from torchstone.conformance.oracle.op_traits.right_answers import SATURATES
-from torchstone.conformance.oracle.pytree import flatten
 
 if TYPE_CHECKING:
     from torchstone.conformance.oracle.reference.runs import Referee
@@ -37,8 +36,4 @@ def saturation_ambiguity(referee: Referee, expected: Any, actual: Any) -> Iterat
     """Eager with exact products, if the program has such: the referee, eager's run and the backend's, as flat lists."""
     if not any(SATURATES.has(call.operator) for call in referee.program.every_call):
         return
-    exact = referee.inside(ExactProducts)
-    leaves, outputs = exact.eager.leaves, flatten(actual.outputs)
-    if len(leaves) == len(outputs) + len(actual.inputs):
-        wanted = replace(expected, outputs=leaves[: len(outputs)], inputs=tuple(leaves[len(outputs) :]))
-        yield exact, wanted, replace(actual, outputs=outputs)
+    yield from otherwise(referee.inside(ExactProducts), expected, actual)

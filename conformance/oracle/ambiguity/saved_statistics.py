@@ -7,15 +7,14 @@ numbers that they have normalized with. PyTorch's decomposition asks for the dev
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import schema_of
+from torchstone.conformance.oracle.ambiguity.otherwise import otherwise
 from torchstone.conformance.oracle.op_traits.right_answers import SAVES_STATISTICS
-from torchstone.conformance.oracle.pytree import flatten
 
 if TYPE_CHECKING:
     from torchstone.conformance.oracle.reference.runs import Referee
@@ -40,8 +39,4 @@ def statistics_ambiguity(referee: Referee, expected: Any, actual: Any) -> Iterat
     """Eager with saved statistics, if the program has such a call: the referee, eager's run and the backend's."""
     if not any(SAVES_STATISTICS.has(call.operator) for call in referee.program.every_call):
         return
-    other = referee.inside(SavedStatistics)
-    leaves, outputs = other.eager.leaves, flatten(actual.outputs)
-    if len(leaves) == len(outputs) + len(actual.inputs):
-        wanted = replace(expected, outputs=leaves[: len(outputs)], inputs=tuple(leaves[len(outputs) :]))
-        yield other, wanted, replace(actual, outputs=outputs)
+    yield from otherwise(referee.inside(SavedStatistics), expected, actual)

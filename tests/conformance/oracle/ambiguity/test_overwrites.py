@@ -54,6 +54,11 @@ CASES: dict[str, tuple[str, tuple[Any, ...], list[Tensor]]] = {
         (X, TWICE, torch.tensor([50.0, 60.0, 70.0, 80.0])),
         in_order(lambda order: X.put(TWICE[order], torch.tensor([50.0, 60.0, 70.0, 80.0])[order]), 4),
     ),
+    "as_strided_scatter": (
+        "torch.as_strided_scatter",
+        (X, torch.tensor([[50.0, 60.0], [70.0, 80.0]]), (2, 2), (1, 1), 3),
+        [X.put(torch.tensor([3, 4, 5]), torch.tensor([50.0, value, 80.0])) for value in (70.0, 60.0)],
+    ),
     "max_unpool2d": (
         "torch.nn.functional.max_unpool2d",
         (POOLED, PLACES, 2),
@@ -65,7 +70,7 @@ CASES: dict[str, tuple[str, tuple[Any, ...], list[Tensor]]] = {
 
 def judged(target: str, args: tuple[Any, ...], given: Tensor, then: str = "") -> Outcome:
     tensors = tuple(a for a in args if isinstance(a, Tensor))
-    tensors += tuple(t for a in args if isinstance(a, tuple) for t in a)
+    tensors += tuple(t for a in args if isinstance(a, tuple) for t in a if isinstance(t, Tensor))
     names = {id(tensor): f"x{i}" for i, tensor in enumerate(tensors)}
 
     def named(value: Any) -> Any:
