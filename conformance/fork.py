@@ -1,8 +1,9 @@
-"""A fork of this process that tells through a pipe what it finds."""
+"""A fork of this process that tells through a pipe what it finds, and the time that it has for it."""
 
 from __future__ import annotations
 
 import os
+import resource
 import warnings
 from collections.abc import Callable
 
@@ -26,3 +27,11 @@ def fork(work: Callable[[int], None]) -> tuple[int, int]:
             os._exit(status)
     os.close(writing)
     return child, reading
+
+
+def allow_processor_time(seconds: float) -> None:
+    """Have the kernel end this process once it has used so much more of the processor's time."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    soft = int(used.ru_utime + used.ru_stime + seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))

@@ -28,7 +28,6 @@ CLOCKS_OF_REPORTS = {
     "conformance/execution/run_case.py": "run_case",  # how long a case took
     "reducers/failure.py": "reducing",  # how long a reduction took
     "reducers/script_run.py": "RunningScript",  # when to give up a script: that it hangs is then what it shows
-    "conformance/sources/maker.py": "_allow_time",  # when the kernel ends a child that makes an entry for too long
     "reducers/mlir/trial.py": "_listen",  # when to give up a trial: that it hangs is then the failure
     "reducers/engine.py": "_Search",  # when to give up a search: what is found until then fails as the case does
 }

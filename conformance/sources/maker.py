@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import torch
 
 from torchstone.conformance.errors import HarnessError, InputError
+from torchstone.conformance.fork import allow_processor_time
 from torchstone.conformance.program.case import Case, CaseError, Untested
 from torchstone.conformance.runner.frames import Header, encode_frame, receive_frame
 from torchstone.conformance.runner.progress_mark import describe_exit
@@ -308,11 +309,8 @@ def _frame(entry: Entry) -> bytes:
 
 
 def _allow_time() -> None:
-    """Let the kernel end this process where the next entry takes too long."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = min(PROCESSOR_SECONDS, CARELESS_SECONDS) if attempts.expendable else PROCESSOR_SECONDS
-    soft, hard = int(used.ru_utime + used.ru_stime) + 1 + seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]
-    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+    """End this process where the next entry takes too long."""
+    allow_processor_time(min(PROCESSOR_SECONDS, CARELESS_SECONDS) if attempts.expendable else PROCESSOR_SECONDS)
 
 
 def _end(control: socket.socket, pid: int) -> None:

@@ -27,7 +27,7 @@ from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.laid_out import laid_out_by_turns
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.shapes import emptied, without_columns
-from torchstone.conformance.variants.support import answer, same, together
+from torchstone.conformance.variants.support import answer, same, taken, together
 from torchstone.conformance.variants.ties import tied
 from torchstone.conformance.variants.values import extremes_placed, special
 
@@ -102,8 +102,7 @@ def _read(case: Case) -> Case:
 
 def _telling(start: Case, programs: list[Program], most: int) -> list[Case]:
     """The case with each program that eager takes and whose results are those of none before."""
-    first = answer(start)
-    if first is None:
+    if not answers([partial(taken, start)], 1)[0] or (first := answer(start)) is None:
         return []
     seen, cases = [first], [start.replace(program=program) for program in programs]
 

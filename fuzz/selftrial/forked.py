@@ -38,6 +38,7 @@ from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.execution.run_case import compile_cases, make_verdict, run_case
 from torchstone.conformance.execution.undefined_behavior import UndefinedBehavior
 from torchstone.conformance.execution.verdict import REFUSED, Outcome, Stage, Verdict
+from torchstone.conformance.fork import allow_processor_time
 from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.frames import encode_frame, receive_frame
@@ -177,7 +178,7 @@ class ForkedTrial:
             with self.mutated(self._reach):
                 for case in self._left(lambda: self._send(channel, making=True)):
                     self._send(channel, begin=case.id)
-                    _allow(self.timeout)
+                    allow_processor_time(self.timeout)
                     self._times = 0
                     verdict = self._verdict(case)
                     self.tried += 1
@@ -223,7 +224,7 @@ class ForkedTrial:
         passed = not self._behind
         while True:
             make()
-            _allow(self.timeout)
+            allow_processor_time(self.timeout)
             if (case := next(left, None)) is None:
                 return
             if passed:
@@ -286,9 +287,3 @@ def _confine() -> None:
     with open("/proc/self/statm", "rb") as file:
         size = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-
-
-def _allow(timeout: float) -> None:
-    """End this process once it has used so much more of the processor's time: a busy machine is no hang."""
-    used = time.process_time()
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used + timeout) + 1, resource.getrlimit(resource.RLIMIT_CPU)[1]))

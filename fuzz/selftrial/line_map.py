@@ -13,6 +13,7 @@ import hashlib
 import itertools
 import json
 import multiprocessing
+import os
 import sys
 import warnings
 import zlib
@@ -25,14 +26,18 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeAlias, TypeVar
 
+import torch
+
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.run_case import compile_cases, run_case
 from torchstone.conformance.files import replace_file
+from torchstone.conformance.fork import allow_processor_time, fork
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import Source, load, programs
 from torchstone.conformance.sources.names import OF_OPS
 from torchstone.conformance.variants.apply import expand
+from torchstone.conformance.variants.attempts import attempts
 from torchstone.conformance.variants.registry import is_run_as_it_is
 from torchstone.fuzz.selftrial.cases import ARGUMENT_SAMPLES
 
@@ -64,6 +69,12 @@ MODULES = "modules"
 _CATEGORIES = ("float32", "int64", "complex64", "bool", "bfloat16", "uint8", "float64", "int8", "float16", "complex128")
 
 OPS_IN_A_TASK = 8
+
+FORKS = 16
+"""Forks that trace the cases of a task: each but the first goes on behind the case that ended the one before."""
+
+SECONDS = 120
+"""Processor time that a case may take under the trace: one that takes more is left out."""
 
 CALLS = 30
 """Calls of a function in a case that are traced after the last one that ran a new line of it: tracing is slow."""
@@ -140,13 +151,13 @@ def line_map(
 
 def trace_op(backend: str, op: str) -> list[tuple[str, Lines]]:
     """What cases of an op run of the compiler, by id; what the backend does not take runs lines, too."""
-    return _trace(backend, traced_cases(op))
+    return [(case, ran) for case, ran in _trace(backend, traced_cases(op)) if ran]
 
 
-def _trace(backend: str, cases: Iterable[Case]) -> list[tuple[str, Lines]]:
+def _trace(backend: str, cases: Iterable[Case]) -> Iterator[tuple[str, Lines]]:
     from torchstone.conformance.backends import load as load_backend
 
-    found, compiler = [], load_backend(backend)
+    compiler = load_backend(backend)
     for case in cases:
         tracer = Tracer(str(population.ROOT))
         with warnings.catch_warnings():
@@ -155,9 +166,40 @@ def _trace(backend: str, cases: Iterable[Case]) -> list[tuple[str, Lines]]:
                 tracer.run(_compile_and_call, case, compiler)
             else:
                 tracer.run(run_case, case, _CalledOnce(compiler))
-        if tracer.ran:
-            found.append((case.id, tracer.lines()))
-    return found
+        yield case.id, tracer.lines()
+
+
+def _trace_in_forks(backend: str, cases: Callable[[], Iterable[Case]]) -> Iterator[tuple[str, Lines]]:
+    """What each case runs. What ends the process, or has no end, is left out: so do some in eager."""
+    known = 0
+    fatal: dict[str, str] = {}
+
+    def work(writing: int) -> None:
+        with os.fdopen(writing, "w") as file:
+
+            def tell(made_or_ran: object) -> None:
+                print(json.dumps(made_or_ran), file=file, flush=True)
+                allow_processor_time(SECONDS)
+
+            attempts.begin, attempts.fatal = tell, fatal
+            tell("")
+            for case, ran in _trace(backend, itertools.islice(cases(), known, None)):
+                tell([case, {path: sorted(lines) for path, lines in ran.items()}])
+
+    for _ in range(FORKS):
+        child, reading = fork(work)
+        with os.fdopen(reading) as file:
+            told = [json.loads(line) for line in file if line.endswith("\n")]
+        _, status = os.waitpid(child, 0)
+        rows = [one for one in told if isinstance(one, list)]
+        yield from ((case, {path: set(lines) for path, lines in ran.items()}) for case, ran in rows)
+        if not status:
+            return
+        known += len(rows)
+        if told and isinstance(told[-1], str) and told[-1]:
+            fatal[told[-1]] = "making it ends the process"
+        else:
+            known += 1
 
 
 def database_of(op: str) -> Source:
@@ -333,4 +375,6 @@ def _results(backend: str, tasks: list[tuple[str, list[str]]], jobs: int) -> Ite
 
 
 def _trace_ops(backend: str, source: str, names: list[str]) -> list[tuple[str, Lines]]:
-    return [row for name in names for row in _trace(backend, _TRACED[source](name))]
+    torch.set_num_threads(1)  # the threads of this process are not in its forks, which would wait for them for ever
+    rows = _trace_in_forks(backend, lambda: (case for name in names for case in _TRACED[source](name)))
+    return [(case, ran) for case, ran in rows if ran]

@@ -13,10 +13,14 @@ from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.mutants.syntactic.enumerate import mutations
 from torchstone.conformance.mutants.syntactic.judgements import Judged, Judgement
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import leaves
+from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.sources import programs
+from torchstone.conformance.variants.attempts import attempts
 from torchstone.fuzz.generator import generate
 from torchstone.fuzz.selftrial import cases, syntactic
+from torchstone.fuzz.selftrial import line_map as trace
 from torchstone.fuzz.selftrial import mutation_results as results
 from torchstone.fuzz.selftrial.line_map import LineMap, line_map, trace_op, traced_program
 from torchstone.fuzz.selftrial.mutation_results import MutationResult
@@ -94,6 +98,37 @@ def test_a_map_is_made_once(tmp_path, monkeypatch, lines):
     file.write_bytes(b"nothing that was compressed")
     with pytest.raises(TypeError):  # it is made again
         line_map("linalg", tmp_path)
+
+
+def test_what_ends_the_process_or_has_no_end_is_not_in_the_map(monkeypatch):
+    """Eager itself ends at `lcm` of the least and the greatest int64: they have -1 in common, it says."""
+    bounds = torch.iinfo(torch.int64)
+
+    def lcm(index, other):
+        program = Program(("x", "y"), (Call("torch.lcm", (Ref("x"), Ref("y")), {}, "z"),), Ref("z"))
+        inputs = {"x": torch.tensor([bounds.min]), "y": torch.tensor([other])}
+        return Case(program, inputs, "opinfo", "lcm", "int64", index=index)
+
+    def compile_and_call(case, compiler):
+        while case.index == 2:
+            pass
+        case.program(*case.fresh_args())
+
+    def made(case):
+        """A case that cannot be made: that ends the process, too."""
+        if case.id not in attempts.fatal:
+            attempts.begin(case.id)
+            case.program(*case.fresh_args())
+        yield from ()
+
+    def cases():
+        yield lcm(0, 1)
+        yield from made(lcm(4, bounds.max))
+        yield from (lcm(1, bounds.max), lcm(2, 1), lcm(3, 1))
+
+    monkeypatch.setattr(trace, "_compile_and_call", compile_and_call)
+    monkeypatch.setattr(trace, "SECONDS", 1)
+    assert [case for case, _ in trace._trace_in_forks("linalg", cases)] == [lcm(0, 1).id, lcm(3, 1).id]
 
 
 def test_each_cast_is_in_a_traced_program():
