@@ -7,7 +7,8 @@ Two samples of an op that have the same features are likely to run the same path
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -41,6 +42,24 @@ def features(case: Case) -> frozenset[Feature]:
                 found.add((at, name, "length", len(argument)))
     found.add(("shapes", len(set(shapes)) == 1, len({len(shape) for shape in shapes}) == 1))
     return frozenset(found)
+
+
+def novelty(facts: Iterable[Feature], met: Mapping[Feature, int]) -> float:
+    """How much of a case is new, where each fact was met so often before: once more says less each time."""
+    # Rounded once: the order of a set differs from process to process, and so would that of cases close together.
+    return math.fsum(1 / (1 + met.get(fact, 0)) ** 2 for fact in facts)
+
+
+def unlike(cases: Sequence[Case], most: int) -> list[Case]:
+    """Some of the cases: the first, then by turns the one with the most that is new beside those before it."""
+    facts = {at: features(case) for at, case in enumerate(cases)}
+    met: Counter[Feature] = Counter()
+    chosen: list[int] = []
+    while facts and len(chosen) < most:
+        best = max(facts, key=lambda at: (novelty(facts[at], met), -at)) if chosen else 0
+        chosen.append(best)
+        met.update(facts.pop(best))
+    return [cases[at] for at in chosen]
 
 
 def _of_tensor(tensor: Tensor, dtype: str) -> Iterator[tuple[Any, ...]]:

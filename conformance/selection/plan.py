@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 from torchstone.conformance.execution.verdict import REFUSED
 from torchstone.conformance.program.case import Case, Untested
-from torchstone.conformance.selection.features import Feature, features
+from torchstone.conformance.selection.features import Feature, features, novelty
 from torchstone.conformance.sources import Source
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import BUNDLES, DEFAULT
@@ -175,7 +175,7 @@ class OpPlan:
         """
         dtype = kind[(turn + _hash(self.key)) % len(kind)]
         samples = [entry for entry in self.samples_of(dtype) if isinstance(entry, Case)]
-        samples.sort(key=lambda sample: (-self._novelty(self._facts(sample)), sample.index))
+        samples.sort(key=lambda sample: (-novelty(self._facts(sample), self.met), sample.index))
         if variant != DEFAULT:
             samples = [sample for sample in samples if f"{sample.id}:{variant}" not in asked]
             several = [sample for sample in samples if any(tensor.numel() > 1 for tensor in sample.args)]
@@ -192,10 +192,6 @@ class OpPlan:
         if sample.id not in self.known:
             self.known[sample.id] = features(sample)
         return self.known[sample.id]
-
-    def _novelty(self, facts: Iterable[Feature]) -> float:
-        # Rounded once: the order of a set differs from process to process, and so would that of samples close together.
-        return math.fsum(1 / (1 + self.met[fact]) ** 2 for fact in facts)
 
     def _nothing(self) -> Iterator[Untested]:
         for dtype in self.dtypes:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.selection.effort import Effort
-from torchstone.conformance.selection.features import features
+from torchstone.conformance.selection.features import features, unlike
 from torchstone.conformance.selection.plan import DTYPE_KINDS, SHARES, VARIANT_KINDS, OpPlan, Turns, plan_cases
 from torchstone.conformance.selection.selection import select_cases
 from torchstone.conformance.sources import find_case, load_all
@@ -126,6 +126,14 @@ def test_fewer_samples_than_budget() -> None:
 def test_features_tell_arguments_apart_and_nothing_else() -> None:
     zero, again, one, listed = (features(case) for case in _samples(0, 0, 1, [0]) if isinstance(case, Case))
     assert zero == again and zero != one and zero != listed
+
+
+def test_unlike_cases_begin_with_the_first_and_go_on_with_what_is_new() -> None:
+    samples = [case for case in _samples(0, 0, 1, 0, -1, [0]) if isinstance(case, Case)]
+    assert {case.index for case in unlike(samples, 4)} == {0, 2, 4, 5}
+    assert [case.index for case in unlike(samples, 1)] == [0]
+    assert sorted(case.index for case in unlike(samples, 9)) == [0, 1, 2, 3, 4, 5]
+    assert unlike([], 3) == []
 
 
 def test_a_run_asks_the_plan_within_the_dtypes_and_variants_given() -> None:
