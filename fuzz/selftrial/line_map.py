@@ -49,7 +49,8 @@ Lines: TypeAlias = "dict[str, set[int]]"
 
 SAMPLES = 5
 """Samples of an op's first dtype that are traced, and their gradients; of the other dtypes one is: they take the same
-ways but for that. Of the lines that two samples had left, five more showed 172, their gradients 133, and six more none."""
+ways but for that. In 18 ops that had lines left after two samples, five more showed 172 of the mutants in these, their
+gradients 133, and six further samples none."""
 
 POOL = 200
 """Samples of an op and dtype of which those that differ most are taken."""
