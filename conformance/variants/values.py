@@ -18,13 +18,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import leaves
 from torchstone.conformance.variants.dependence import Groups, groups
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.support import answer, change_inputs, of_each_input, resized, together
@@ -69,6 +70,26 @@ def extremes(dtype: torch.dtype) -> list[float]:
     return [limits.max, limits.min, limits.max - 1, 0, 1, limits.max // 2 + 1]
 
 
+def ends_of_conversions(case: Case) -> list[float]:
+    """Where conversions to the floats of a program round in ways of their own: to the largest number and beyond it, to
+    subnormals and to 0. A number halfway between two is among them."""
+    found: list[float] = []
+    for dtype in _named_floats(case) - {tensor.dtype for tensor in case.args}:
+        info = torch.finfo(dtype)
+        step, least = math.ldexp(info.eps, math.frexp(info.max)[1] - 1), info.tiny * info.eps
+        found += [info.max, -info.max - step / 4, info.max + step / 2, -0.75 * info.tiny, 1.5 * least, -least / 2]
+    return found
+
+
+def _named_floats(case: Case) -> set[torch.dtype]:
+    """The floats that a case's program converts to: its arguments, methods (``x.half()``) and results say which."""
+    found = {leaf.dtype for leaf in answer(case) or [] if isinstance(leaf, Tensor)}
+    for call in case.program.calls:
+        named = getattr(torch, call.target.rpartition(".")[2], None)
+        found |= {leaf for leaf in (named, *leaves([call.args, call.kwargs])) if isinstance(leaf, torch.dtype)}
+    return {dtype for dtype in found if dtype.is_floating_point}
+
+
 def small_numbers(dtype: torch.dtype) -> list[float]:
     """Numbers so near 0 that one plus them is one, or next to one."""
     if not _is_float(dtype):
@@ -100,14 +121,21 @@ LARGEST_RESULT = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Values placed in all groups of all inputs; ``whole`` fills a group with one, else it gets one or two."""
+    """Values placed in all groups of all inputs; ``whole`` fills a group with one, else it gets one or two.
+
+    Floats get those of the numbers that ``more`` says of a case as well which their dtype holds.
+    """
 
     values: Callable[[torch.dtype], Sequence[object]]
     none: str
     whole: bool = False
+    more: Callable[[Case], Sequence[float]] | None = None
 
     def __call__(self, case: Case, most: int = TIMES) -> Case:
         """The case with values placed; several programs, ``most`` of them, where there are few groups to place in."""
+        if self.more is not None:
+            values, more = self.values, self.more(case)
+            return replace(self, values=lambda dtype: [*values(dtype), *_held(more, dtype)], more=None)(case, most)
         names = [name for name, tensor in case.inputs.items() if self._are_numbers(case, tensor)]
         if not names:
             raise NotApplicable(self.none)
@@ -168,6 +196,13 @@ class Placed:
         first = (found.group * (1 + column)) % found.size
         apart = torch.where(found.group % 2 == 0, 1, found.size // 2)
         return [found.place == first, found.place == (first + apart) % found.size]
+
+
+def _held(numbers: Sequence[float], dtype: torch.dtype) -> list[float]:
+    """Those of the numbers that a float dtype holds exactly."""
+    if not dtype.is_floating_point:
+        return []
+    return [number for number in numbers if float(torch.tensor(number, dtype=torch.float64).to(dtype)) == number]
 
 
 def _levels(values: Sequence[object]) -> list[object]:
@@ -305,8 +340,11 @@ UNIFORM = _variant(
     "Rows that are summed, sorted or scanned: wholly -inf, NaN or one number.",
     Placed(uniform_values, "no input of numbers", whole=True),
 )
-extremes_placed = Placed(extremes, "no input of numbers")
-EXTREMES = _variant("The largest and smallest finite numbers of the dtype, integers too.", extremes_placed)
+extremes_placed = Placed(extremes, "no input of numbers", more=ends_of_conversions)
+EXTREMES = _variant(
+    "The largest and smallest finite numbers of the dtype, integers too, and of the dtypes that it is converted to.",
+    extremes_placed,
+)
 SMALL = _variant(
     "Numbers next to 0 and 1, where differences cancel and one plus a number is one.", Placed(small_numbers, _NO_FLOATS)
 )

@@ -23,11 +23,15 @@ _METHOD = "torch.Tensor."
 _WIDENED = {_METHOD + cast: _METHOD + wider for cast, wider in WIDENED_CASTS.ops.items()}
 
 
+POWERS = torch.float8_e8m0fnu
+"""The scales of blocks: powers of two alone, without a sign. What becomes one is no longer the number that it was."""
+
+
 def wider(dtype: torch.dtype) -> torch.dtype:
-    """float64 for a floating dtype, complex128 for a complex one, the dtype itself otherwise."""
+    """float64 for a floating dtype but ``POWERS``, complex128 for a complex one, the dtype itself otherwise."""
     if dtype.is_complex:
         return torch.complex128
-    return torch.float64 if dtype.is_floating_point else dtype
+    return torch.float64 if dtype.is_floating_point and dtype != POWERS else dtype
 
 
 def widen_program(program: Program) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.conformance.oracle.test_compare import X, one, several
+from tests.conformance.oracle.test_compare import X, compare, one, several
 from torchstone.conformance.oracle.reference.widen import NoTwin, widen_inputs, widen_program
 from torchstone.conformance.program.program import Call, Program, Ref
 
@@ -39,3 +39,13 @@ def test_widening_a_program_takes_its_dtypes_along() -> None:
     assert widened(torch.ones(2, dtype=torch.float64)).dtype is torch.float64
     zeros = widen_program(one("zeros_like", X, dtype=torch.complex64))
     assert zeros(torch.ones(1, dtype=torch.float64)).dtype is torch.complex128
+
+
+def test_powers_of_two_are_no_rounded_numbers() -> None:
+    """In the twin, too, a number becomes the power of two next to it: any other one is wrong."""
+    x = torch.tensor([3.0, 5.0, 0.4])
+    program = several(("Tensor.to", X, torch.float8_e8m0fnu), ("Tensor.to", Ref("r0"), torch.float32))
+    program = Program(program.inputs, program.calls, Ref("r1"))
+    assert widen_program(program)(x.double()).tolist() == program(x).tolist() == [4.0, 4.0, 0.5]
+    assert compare(program, lambda x: torch.tensor([4.0, 4.0, 0.5]), x).outcome == "pass"
+    assert compare(program, lambda x: torch.tensor([2.0, 4.0, 0.5]), x).outcome == "mismatch"
