@@ -50,8 +50,9 @@ class StandIns(ComputingMode):
     def _in_range(self, leaf: Any, dtype: torch.dtype) -> Any:
         if not isinstance(leaf, Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
             return leaf
-        if leaf.layout is not torch.strided or leaf.dtype.itemsize == 1:
+        if leaf.layout is not torch.strided:
             return leaf
+        leaf = leaf.to(torch.float32) if leaf.dtype.itemsize == 1 else leaf  # float8 can hardly be compared
         beyond = out_of_range(leaf, dtype)
         if not bool(beyond.any()):
             return leaf

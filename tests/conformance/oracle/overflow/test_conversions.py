@@ -52,6 +52,15 @@ def test_another_machine_is_right_out_of_range_and_wrong_within(dtype: torch.dty
     assert (found.outcome, found.kind) == (Outcome.MISMATCH, Kind.DTYPE)
 
 
+def test_a_nan_of_8_bits_is_out_of_range() -> None:
+    """It becomes 0 in one loop of eager's, and the least integer in another machine's."""
+    program = several(("Tensor.to", X, torch.float8_e4m3fnuz), ("Tensor.to", Ref("r0"), torch.int64))
+    x = torch.tensor([300.0, 5.0])
+    least = torch.iinfo(torch.int64).min
+    assert compare(program, lambda x: torch.tensor([least, 5]), x).outcome is Outcome.PASS
+    assert compare(program, lambda x: torch.tensor([least, 4]), x).outcome is Outcome.MISMATCH
+
+
 VALUES = torch.tensor([1.5, INF, -3.0, NAN, 1e30, 12.0])
 INTO = Program(
     ("x0", "x1"), (Call("torch.Tensor.copy_", (Y, X), {}, "r0"), Call("torch.add", (Y, 1), {}, "r1")), Ref("r1")

@@ -41,11 +41,28 @@ def test_widening_a_program_takes_its_dtypes_along() -> None:
     assert zeros(torch.ones(1, dtype=torch.float64)).dtype is torch.complex128
 
 
-def test_powers_of_two_are_no_rounded_numbers() -> None:
-    """In the twin, too, a number becomes the power of two next to it: any other one is wrong."""
-    x = torch.tensor([3.0, 5.0, 0.4])
-    program = several(("Tensor.to", X, torch.float8_e8m0fnu), ("Tensor.to", Ref("r0"), torch.float32))
-    program = Program(program.inputs, program.calls, Ref("r1"))
-    assert widen_program(program)(x.double()).tolist() == program(x).tolist() == [4.0, 4.0, 0.5]
-    assert compare(program, lambda x: torch.tensor([4.0, 4.0, 0.5]), x).outcome == "pass"
-    assert compare(program, lambda x: torch.tensor([2.0, 4.0, 0.5]), x).outcome == "mismatch"
+FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e8m0fnu)
+
+
+@pytest.mark.parametrize("dtype", FLOAT8, ids=str)
+def test_what_becomes_float8_is_that_in_the_twin_too(dtype: torch.dtype) -> None:
+    """It is no number that was rounded: half a step more is wrong, and so is what the dtype does not saturate to."""
+    x = torch.tensor([[3.3, 5.0, 0.4], [1e30, -2.6, 7.9]])
+    calls = (("Tensor.to", X, dtype), ("Tensor.to", Ref("r0"), torch.float32), ("sum", Ref("r1"), 1))
+    program = several(*calls)
+    right = x.to(dtype).float()
+    assert widen_program(program)(x.double())[0] == right.double()[0].sum()
+    wrong = right.clone()
+    wrong[0, 1] *= 0.9375
+    assert compare(program, lambda x: right.sum(1), x).outcome == "pass"
+    assert compare(program, lambda x: wrong.sum(1), x).outcome == "mismatch"
+
+
+def test_what_a_step_has_rounded_keeps_its_digits_in_the_twin() -> None:
+    calls = (("exp", X), ("Tensor.to", Ref("r0"), torch.float8_e4m3fn), ("Tensor.to", Ref("r1"), torch.float32))
+    x = torch.tensor([0.1, 0.2])
+    assert torch.equal(widen_program(several(*calls))(x.double()), torch.exp(x.double()))
+    moved = (("flip", X, [0]), *calls[1:])
+    assert widen_program(several(*moved))(x.double()).tolist() == x.flip(0).to(torch.float8_e4m3fn).double().tolist()
+    written = (("Tensor.mul_", X, 3.0), ("Tensor.to", X, torch.float8_e4m3fn), ("Tensor.to", Ref("r1"), torch.float32))
+    assert torch.equal(widen_program(several(*written))(x.double()), x.double() * 3)
