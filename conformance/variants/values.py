@@ -74,7 +74,7 @@ def ends_of_conversions(case: Case) -> list[float]:
     """Where conversions to the floats of a program round in ways of their own: to the largest number and beyond it, to
     subnormals and to 0. A number halfway between two is among them."""
     found: list[float] = []
-    for dtype in _named_floats(case) - {tensor.dtype for tensor in case.args}:
+    for dtype in sorted(_named_floats(case) - {tensor.dtype for tensor in case.args}, key=str):  # the same everywhere
         info = torch.finfo(dtype)
         step, least = math.ldexp(info.eps, math.frexp(info.max)[1] - 1), info.tiny * info.eps
         found += [info.max, -info.max - step / 4, info.max + step / 2, -0.75 * info.tiny, 1.5 * least, -least / 2]

@@ -12,9 +12,7 @@ from torch import Tensor
 
 from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
 from torchstone.conformance.oracle.op_traits.references import WIDENED_CASTS
-from torchstone.conformance.oracle.op_traits.rounding import NEVER_ROUNDS
-from torchstone.conformance.program.literals import leaves
-from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.program import Program
 
 
 class NoTwin(Exception):
@@ -26,43 +24,27 @@ _WIDENED = {_METHOD + cast: _METHOD + wider for cast, wider in WIDENED_CASTS.ops
 
 
 def wider(dtype: torch.dtype) -> torch.dtype:
-    """float64 for a floating dtype, complex128 for a complex one, the dtype itself otherwise."""
+    """float64 for a floating dtype but those of 8 bits, complex128 for a complex one, the dtype itself otherwise.
+
+    Nothing is computed in 8 bits: they are what numbers become, by a conversion that is a function of its own. It
+    saturates, has no infinity or no sign, and has as many steps as digits.
+    """
     if dtype.is_complex:
         return torch.complex128
-    return torch.float64 if dtype.is_floating_point else dtype
+    return torch.float64 if dtype.is_floating_point and dtype.itemsize > 1 else dtype
 
 
 def widen_program(program: Program) -> Program:
-    """The program with dtype arguments and casts widened.
+    """The program with dtype arguments and casts widened."""
 
-    Not those to floats of 8 bits, of numbers that no step has rounded before: such a cast has one answer, and it is no
-    rounding alone. It saturates, has no infinity, or (``float8_e8m0fnu``) no sign.
-    """
-    return _widened(program, set(program.inputs))
+    def leaf(value: Any) -> Any:
+        if isinstance(value, Program):
+            return widen_program(value)
+        return wider(value) if isinstance(value, torch.dtype) else value
 
-
-def _widened(program: Program, exact: set[str]) -> Program:
-    def change(call: Call) -> Call:
-        given = {ref.name for ref in call.refs()}
-        converts = any(map(_is_float8, leaves([call.args, call.kwargs])))
-        if call.target.endswith("_"):  # what it writes to may be rounded
-            exact.difference_update(given)
-        elif given <= exact and (converts or NEVER_ROUNDS.has(call.operator)):
-            exact.add(call.result)
-            return call.map_arguments(lambda leaf: leaf if _is_float8(leaf) else _widened_leaf(leaf))
-        return replace(call.map_arguments(_widened_leaf), target=_WIDENED.get(call.target, call.target))
-
-    return program.rewrite(change)
-
-
-def _widened_leaf(leaf: Any) -> Any:
-    if isinstance(leaf, Program):
-        return _widened(leaf, set())
-    return wider(leaf) if isinstance(leaf, torch.dtype) else leaf
-
-
-def _is_float8(leaf: Any) -> bool:
-    return isinstance(leaf, torch.dtype) and leaf.is_floating_point and leaf.itemsize == 1
+    return program.rewrite(
+        lambda call: replace(call.map_arguments(leaf), target=_WIDENED.get(call.target, call.target))
+    )
 
 
 def widen_inputs(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
