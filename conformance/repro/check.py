@@ -16,14 +16,12 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.execution.leak import SUSPICIOUS
-from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome, Verdict
-from torchstone.conformance.oracle.pytree import paths
 from torchstone.conformance.oracle.random.distribution import CONSTANT
 from torchstone.conformance.oracle.ulp import ulp
-from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import DTYPES
 from torchstone.conformance.repro.place import Place, failing_place, place_of
+from torchstone.conformance.repro.results import Results
 from torchstone.conformance.repro.source import python_source
 
 HEAD = "wrong"
@@ -56,57 +54,6 @@ class Check:
     right: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Results:
-    """What eager gives for a case, and how a script gets at it: ``flat``, a list of all tensors, or as it is."""
-
-    names: list[tuple[str, Any]]
-    inputs: tuple[Tensor, ...]
-    draws: bool
-    flat: bool = False
-    writes: bool = False
-
-    @classmethod
-    def of(cls, case: Case, *, flat: bool = False, writes: bool = False) -> Results | None:
-        """Run the case in eager; None where it raises. ``writes``: inputs are among what a flat script returns."""
-        args = case.fresh_args()
-        try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                before = torch.default_generator.manual_seed(SEED).get_state()
-                outputs = case.program(*args)
-                draws = not torch.equal(before, torch.get_rng_state())
-        except Exception:
-            return None
-        return cls(list(paths(outputs, "output")), args, draws, flat, writes)
-
-    def leaf(self, place: Place) -> Any:
-        """Return what is at a place, None if nothing is."""
-        if place.side == "input":
-            at = place.path[0] if len(place.path) == 1 else None
-            return self.inputs[at] if isinstance(at, int) and at < len(self.inputs) else None
-        return dict(self.names).get(str(place))
-
-    def expressions(self, place: Place) -> tuple[str, str] | None:
-        """Return how a script writes eager's and the compiler's at a place; None where it cannot be reached."""
-        if self.leaf(place) is None:
-            return None
-        if not self.flat:
-            steps = "".join(f"[{python_source(step)}]" for step in place.path)
-            sides = ("expected_inputs", "given") if place.side == "input" else ("expected", "got")
-            return f"{sides[0]}{steps}", f"{sides[1]}{steps}"
-        leaf, kept = self.leaf(place), self._flat()
-        name = next((f"input[{at}]" for at, tensor in enumerate(self.inputs) if tensor is leaf), str(place))
-        name = name if name in kept else str(place)
-        return (f"expected[{kept.index(name)}]", f"got[{kept.index(name)}]") if name in kept else None
-
-    def _flat(self) -> list[str]:
-        """What a flat script has: the tensors of the results, but those that are inputs, and inputs after them."""
-        inputs = self.inputs if self.writes else ()
-        tensors = [(name, leaf) for name, leaf in self.names if isinstance(leaf, Tensor)]
-        own = [name for name, leaf in tensors if not any(leaf is tensor for tensor in inputs)]
-        return own + [f"input[{at}]" for at in range(len(inputs))]
-
-
 def check(verdict: Verdict | None, results: Results | None) -> Check | None:
     """Return what looks at the failure of a verdict; None where it takes more than that to see it."""
     if verdict is None or verdict.outcome is not Outcome.MISMATCH or results is None:
@@ -116,7 +63,7 @@ def check(verdict: Verdict | None, results: Results | None) -> Check | None:
     if verdict.kind == Kind.LEAK:
         return _leak()
     if verdict.kind == Kind.DISTRIBUTION:
-        return _constant() if verdict.message.startswith(CONSTANT) else _distribution()
+        return _constant() if verdict.message.startswith(CONSTANT) else _distribution(results)
     place = failing_place(verdict)
     if verdict.kind == Kind.STRUCTURE:
         leaf = "[(type(leaf).__name__, getattr(leaf, 'layout', None)) for leaf in tree_leaves({})]"
@@ -265,11 +212,12 @@ def _constant() -> Check:
     )
 
 
-def _distribution() -> Check:
+def _distribution(results: Results) -> Check:
     """A check of the means of numbers that are computed from a run, beside what chance allows.
 
     A run is one observation, whatever depends on what within it.
     """
+    eager = "Module()" if results.flat else "program"
     return Check(
         [
             "def runs(function):",
@@ -290,7 +238,7 @@ def _distribution() -> Check:
             '    yield "sum of products of neighbours", (rows[:, 1:] * rows[:, :-1]).sum(1)',
             "",
             "",
-            "for (what, e), (_, g) in zip(statistics(runs(program)), statistics(runs(compiled)), strict=True):",
+            f"for (what, e), (_, g) in zip(statistics(runs({eager})), statistics(runs(compiled)), strict=True):",
             f"    chance = {DEVIATIONS} * ((e.var() + g.var()) / {DRAWS}) ** 0.5 + 1e-6 * e.abs().mean()",
             '    told = f"{what}, in the mean of all runs: expected {e.mean():.6g}, got {g.mean():.6g}"',
             "    if not abs(e.mean() - g.mean()) <= chance:",

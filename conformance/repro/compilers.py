@@ -5,28 +5,28 @@ None of it needs the compiler's package: what a script says is known without.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from torchstone.conformance.backends.adapters.dynamo_backend import DynamoBackend
 from torchstone.conformance.backends.registry import load
 from torchstone.conformance.execution.later_calls import LaterCall
 from torchstone.conformance.execution.verdict import FAILURES, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.fx import takes_gradients
-from torchstone.conformance.repro import later_calls
+from torchstone.conformance.program.fx import around_gradients, takes_gradients
+from torchstone.conformance.repro import later_calls, source
 from torchstone.conformance.repro.compiler_paths import OUTPUT_TYPES, PATHS, compiled_by_torch_mlir
+from torchstone.conformance.repro.path_text import Needs, PathText, path_text
+from torchstone.conformance.repro.results import ALL_TENSORS, Results
 from torchstone.conformance.repro.source import python_source
 
-_EXPORTED = "torch.export.export({}(), {}(), strict=False)"
 BUILT_IN = ("linalg", "tosa", "stablehlo", "stablehlo-interpreter", "stablehlo-xla", "tensorrt")
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A compiler that a script reaches by an expression, of the names of a program and of its inputs' function."""
+    """A compiler that a script reaches by an expression, of the name of a program and of what gives its inputs."""
 
     name: str
     of: Callable[[str, str], str]
@@ -34,102 +34,120 @@ class Compiler:
     trains: bool = False
     """Whether it is given the forward part of a program that takes gradients, by the name ``forward``."""
     flat: ClassVar = False
-    lowers_only: ClassVar = False
-    """Whether its expression is what the compiler lowers to, which is not called."""
+    """Whether results are a flat list, and the program writes to no argument."""
+    program: ClassVar = "program"
+    """What a script calls to run the program in eager."""
 
-    def definitions(self, later: list[LaterCall]) -> list[str]:
-        """Return what has to be defined before."""
+    def definitions(self, case: Case, results: Results | None) -> list[str]:
+        """Return the definition of the program."""
+        parts = around_gradients(case.program) if self.trains else None
+        if parts is None:
+            return source.function("program", case.program.inputs, source.body(case.program))
+        leaves, forward, rest = parts
+        names = [ref.name for ref in forward.outputs]
+        results_ = f"{', '.join(names)}{',' * (len(names) == 1)} = " if names else ""
+        called = f"{results_}forward({', '.join(forward.inputs)})"
+        body = [*source.body(leaves)[:-1], called, *source.body(rest)]
+        return [
+            *source.function("forward", forward.inputs, source.body(forward)),
+            *source.function("program", (*case.program.inputs, "forward=forward"), body),
+        ]
+
+    def more_definitions(self, later: list[LaterCall]) -> list[str]:
+        """Return what else has to be defined where the compiled program is called several times."""
         return []
 
-    def eager(self, args: str) -> list[str]:
+    def eager(self, args: str, results: Results | None) -> list[str]:
         """Return statements that compute ``expected``."""
         return [f"expected = program(*{args})"]
 
-    def compile(self) -> str:
+    def compile(self, args: str = "inputs()") -> str:
         """Return an expression for the compiled program."""
-        return self.of("program", "inputs")
+        return self.of(self.program, args)
+
+    def once(self, args: str, *, again: bool = False) -> tuple[list[str], list[str]]:
+        """Return statements that compile the program and statements that call it, once or ``again``, to ``got``."""
+        compiled = self.compile("inputs" if args == "inputs" else "inputs()")
+        if again:
+            return [f"compiled = {compiled}"], [f"got = compiled(*{args})"]
+        return [], [f"got = {compiled}(*{args})"]
 
     def run_other(self) -> str:
         """Return a statement that compiles and runs the other program of ``later_calls``."""
-        inputs = f"{later_calls.ANOTHER}_inputs"
-        return f"{self.of(later_calls.ANOTHER, inputs)}(*{inputs}())"
+        inputs = f"{later_calls.ANOTHER}_inputs()"
+        return f"{self.of(later_calls.ANOTHER, inputs)}(*{inputs})"
 
 
 @dataclass(frozen=True)
 class Exported(Compiler):
-    """A compiler of an exported program, by a function whose source the script carries.
+    """A compiler of an exported program, by a path that the script carries: as statements, or as a function of them."""
 
-    Results are a flat list; arguments that the program writes to are among them.
-    """
-
-    path: Callable[..., Any] = print
-    writes: bool = False
+    text: PathText = field(default_factory=lambda: PathText("", [], [], "", []))
+    copies: bool = False
+    """Whether inputs are in no row-major memory of their own."""
     flat: ClassVar = True
+    program: ClassVar = "Module()"
 
-    def definitions(self, later: list[LaterCall]) -> list[str]:
-        lines = [*inspect.getsource(self.path).rstrip().splitlines(), "", ""]
+    def definitions(self, case: Case, results: Results | None) -> list[str]:
+        body = source.body(case.program) if results is None else results.body(case.program)
+        return _module("Module", case.program.inputs, body)
+
+    def more_definitions(self, later: list[LaterCall]) -> list[str]:
+        lines = [*self.text.function(), "", ""]
+        if self.copies:
+            at = lines.index(f"    {self.text.call_header}") + 1
+            lines[at:at] = [f"        args = {_COPIES.format('args')}"]
         if any(call.after_companion for call in later):
-            lines += _module("AnotherModule", [f"return {later_calls.ANOTHER}(*args)"])
-        if not self.writes:
-            return [*lines, *_module("Module", ["return program(*args)"])]
-        body = [
-            "args = [arg.clone() for arg in args]",
-            "results = tree_leaves(program(*args))",
-            "return [leaf for leaf in results if not any(leaf is arg for arg in args)], args",
-        ]
-        return [*lines, *_module("Module", body)]
+            lines += _module("AnotherModule", ["*args"], [f"return {later_calls.ANOTHER}(*args)"])
+        return lines
 
-    def eager(self, args: str) -> list[str]:
-        run = f"{'Module()' if self.writes else 'program'}(*{args})"
-        return [f"expected = [leaf for leaf in tree_leaves({run}) if isinstance(leaf, torch.Tensor)]"]
+    def eager(self, args: str, results: Results | None) -> list[str]:
+        run = f"Module()(*{args})"
+        return [f"expected = {ALL_TENSORS.format(run) if results is None else results.expected(run)}"]
 
-
-@dataclass(frozen=True)
-class Lowered(Compiler):
-    """What torch-mlir lowers an exported program to: all that a failure takes to lower it."""
-
-    lowers_only: ClassVar = True
-
-    def definitions(self, later: list[LaterCall]) -> list[str]:
-        return _module("Module", ["return program(*args)"])
+    def once(self, args: str, *, again: bool = False) -> tuple[list[str], list[str]]:
+        given, before = args, []
+        if args != "inputs":
+            given, before = "given", [f"given = {args}"]
+        setup, call = self.text.once("Module()", given, "copies" if self.copies else given)
+        if self.copies and call:
+            call = [f"copies = {_COPIES.format(given)}", *call]
+        return [*before, *setup], call
 
 
-def _by_export(path: Callable[..., Any], more: str = "") -> Callable[[str, str], str]:
-    modules = {"program": "Module", later_calls.ANOTHER: "AnotherModule"}
-    return lambda program, inputs: f"{path.__name__}({_EXPORTED.format(modules[program], inputs)}{more})"
+_COPIES = "[arg.clone(memory_format=torch.contiguous_format) for arg in {}]"
 
 
 def _fails_to_lower(verdict: Verdict | None) -> bool:
     """Whether the compiler raises, or dies, before it has lowered the program."""
+    return fails_before_run(verdict) and verdict is not None and verdict.stage in (Stage.CAPTURE, Stage.LOWER)
+
+
+def fails_before_run(verdict: Verdict | None) -> bool:
+    """Whether the compiler raises, or dies, before there is anything to call."""
     if verdict is None or verdict.outcome not in FAILURES or verdict.outcome is Outcome.MISMATCH:
         return False
-    return verdict.stage in (Stage.CAPTURE, Stage.LOWER)
+    return verdict.stage in (Stage.CAPTURE, Stage.LOWER, Stage.COMPILE)
 
 
-def _module(name: str, body: list[str]) -> list[str]:
-    lines = [f"class {name}(torch.nn.Module):", "    def forward(self, *args):"]
+def _module(name: str, parameters: Iterable[str], body: list[str]) -> list[str]:
+    lines = [f"class {name}(torch.nn.Module):", f"    def forward({', '.join(['self', *parameters])}):"]
     return [*lines, *(f"        {line}" for line in body), "", ""]
 
 
-def find_compiler(backend: str, case: Case, verdict: Verdict | None = None) -> Compiler:
+def find_compiler(backend: str, case: Case, verdict: Verdict | None = None, results: Results | None = None) -> Compiler:
     """Return how a script reaches a backend. One that was tried here, with a verdict, may be imported to see what it
-    is. Of a failure it is reached as far as the stage that fails."""
+    is. Of a failure it is reached as far as the stage that fails. ``results`` are eager's, where it gives any."""
     if backend == "eager":
-        return Compiler(backend, lambda program, inputs: program)
+        return Compiler(backend, lambda program, args: program)
     if backend == "inductor":
         return _by_torch_compile(backend, case, "")
     name = python_source(backend)
     if backend in BUILT_IN:
-        call = "torchstone.compile({}, {}(), target={})"
-        return Compiler(backend, lambda program, inputs: call.format(program, inputs, name), ("import torchstone",))
-    if backend in PATHS:
-        return Exported(backend, _by_export(PATHS[backend]), path=PATHS[backend], writes=writes(case))
-    if backend in OUTPUT_TYPES and _fails_to_lower(verdict):
-        call = f'fx.export_and_import({_EXPORTED.format("Module", "{}")}, output_type="{OUTPUT_TYPES[backend]}")'
-        return Lowered(backend, lambda program, inputs: call.format(inputs), ("from torch_mlir import fx",))
-    if backend in OUTPUT_TYPES:
-        path = compiled_by_torch_mlir
-        return Exported(backend, _by_export(path, f', "{OUTPUT_TYPES[backend]}"'), path=path, writes=writes(case))
+        call = "torchstone.compile({}, {}, target={})"
+        return Compiler(backend, lambda program, args: call.format(program, args, name), ("import torchstone",))
+    if is_flat(backend):
+        return _by_export(backend, case, verdict, results)
     module, colon, attribute = backend.partition(":")
     if (
         verdict is not None
@@ -139,14 +157,39 @@ def find_compiler(backend: str, case: Case, verdict: Verdict | None = None) -> C
     ):
         return _by_torch_compile(backend, case, f", backend={module}.{attribute}", (f"import {module}",))
     needed = "from torchstone.conformance.backends import load"
-    return Compiler(backend, lambda program, inputs: f"load({name}).compile({program}, {inputs}())", (needed,))
+    return Compiler(backend, lambda program, args: f"load({name}).compile({program}, {args})", (needed,))
+
+
+def is_flat(backend: str) -> bool:
+    """Whether a script has a backend's results as a flat list."""
+    return backend in PATHS or backend in OUTPUT_TYPES
+
+
+def _by_export(backend: str, case: Case, verdict: Verdict | None, results: Results | None) -> Exported:
+    """A compiler that a path of ``compiler_paths`` reaches."""
+    path = PATHS.get(backend, compiled_by_torch_mlir)
+    needs = Needs.of(
+        [tensor.dtype for tensor in case.args],
+        None if results is None else results.dtypes,
+        lowering_alone=_fails_to_lower(verdict),
+        output_type=OUTPUT_TYPES.get(backend, ""),
+    )
+    text = path_text(path, needs)
+    modules = {"Module()": "Module()", later_calls.ANOTHER: "AnotherModule()"}
+    return Exported(
+        backend,
+        lambda program, args: f"{path.__name__}({modules[program]}, {args})",
+        tuple(text.imports),
+        text=text,
+        copies=not source.builds_plainly(case),
+    )
 
 
 def _by_torch_compile(backend: str, case: Case, more: str, imports: tuple[str, ...] = ()) -> Compiler:
     """A compiler that ``torch.compile`` reaches. TorchDynamo takes no call of autograd's: forward alone is compiled."""
     trains = takes_gradients(case.program)
 
-    def compiled(program: str, inputs: str) -> str:
+    def compiled(program: str, args: str) -> str:
         if trains and program == "program":
             return f"functools.partial(program, forward=torch.compile(forward{more}))"
         return f"torch.compile({program}{more})"
@@ -160,11 +203,3 @@ def _is_dynamos(backend: str) -> bool:
         return isinstance(load(backend), DynamoBackend)
     except Exception:  # anything: it is the user's own, and may have run in another environment
         return False
-
-
-def writes(case: Case) -> bool:
-    """Whether the program may write to its arguments: in place, to an output, to running statistics."""
-    return any(
-        call.target.endswith(("_", "batch_norm", "instance_norm")) or "out" in call.kwargs
-        for call in case.program.calls
-    )

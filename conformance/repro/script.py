@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 import textwrap
+from dataclasses import dataclass
 
 import torch
 
@@ -19,17 +21,22 @@ from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Verdict
 from torchstone.conformance.oracle.tolerances import TABLE, tolerance
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.fx import around_gradients
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.repro import later_calls, source
-from torchstone.conformance.repro.check import HEAD, Check, Results, check
-from torchstone.conformance.repro.compilers import Compiler, find_compiler, writes
+from torchstone.conformance.repro.check import HEAD, Check, check
+from torchstone.conformance.repro.compilers import Compiler, fails_before_run, find_compiler, is_flat
+from torchstone.conformance.repro.results import Results
 from torchstone.conformance.repro.source import python_source
 from torchstone.conformance.repro.standalone import calls_differ, kills_process, repeat_calls, subprocess_guard
 
 MESSAGE_LINES = 12
 STORAGE = re.compile("s[0-9]+")  # what inputs() calls a storage that inputs share
-RESERVED = frozenset(["torch", "forward", "base64", "zlib", "bytearray", "float", "complex", "slice", "getattr"])
+RESERVED = frozenset(
+    [
+        "torch", "forward", "base64", "zlib", "bytearray", "float", "complex", "slice", "getattr", "self", "leaf",
+        "arg", "any", "tree_leaves",
+    ]
+)  # fmt: skip
 """What the bodies of ``program`` and ``inputs`` mean by these names is Python's, or an import of the script's."""
 
 
@@ -40,34 +47,21 @@ def render_script(case: Case, backend: str | None = None, verdict: Verdict | Non
     docstring, and survives a compiler that dies. Without one the results are compared whole, to the oracle's ULPs.
     """
     case = _renamed(case)
-    later = later_calls.calls_to_failure(case, verdict) if backend is not None else []
-    compiler = None if backend is None else find_compiler(backend, case, verdict)
-    lines = _program(case, compiler)
-    lines += source.function("inputs", (), source.inputs(case)) + later_calls.functions(later)
-    if compiler is not None:
-        lines += compiler.definitions(later)
-    lines += subprocess_guard() if kills_process(verdict) else []
-    lines.append(f"torch.manual_seed({SEED})")
-    lines += ["expected = program(*inputs())", 'print("eager:", expected)'] if compiler is None else []
-    lines += [] if compiler is None else _main(case, compiler, verdict, later)
+    if backend is None:
+        lines = [*source.function("program", case.program.inputs, source.body(case.program)), *_inputs(case)]
+        lines += [f"torch.manual_seed({SEED})", "expected = program(*inputs())", 'print("eager:", expected)']
+        compiler = None
+    else:
+        later = later_calls.calls_to_failure(case, verdict)
+        results = Results.of(later[-1].case if later else case, flat=is_flat(backend))
+        compiler = find_compiler(backend, case, verdict, results)
+        lines = [*compiler.definitions(case, results), *_Main(case, compiler, verdict, later, results).lines()]
     imports = [*_imports(lines, compiler), *_modules(case)]
     return "\n".join([*_title(case, backend, verdict), "", *imports, "", "", *lines]) + "\n"
 
 
-def _program(case: Case, compiler: Compiler | None) -> list[str]:
-    """The function ``program``, and ``forward`` where that is the part of it that is compiled."""
-    parts = around_gradients(case.program) if compiler is not None and compiler.trains else None
-    if parts is None:
-        return source.function("program", case.program.inputs, source.body(case.program))
-    leaves, forward, rest = parts
-    names = [ref.name for ref in forward.outputs]
-    results = f"{', '.join(names)}{',' * (len(names) == 1)} = " if names else ""
-    called = f"{results}forward({', '.join(forward.inputs)})"
-    body = [*source.body(leaves)[:-1], called, *source.body(rest)]
-    return [
-        *source.function("forward", forward.inputs, source.body(forward)),
-        *source.function("program", (*case.program.inputs, "forward=forward"), body),
-    ]
+def _inputs(case: Case) -> list[str]:
+    return source.function("inputs", (), source.inputs(case))
 
 
 def _renamed(case: Case) -> Case:
@@ -103,16 +97,13 @@ def _title(case: Case, backend: str | None, verdict: Verdict | None) -> list[str
 def _imports(lines: list[str], compiler: Compiler | None) -> list[str]:
     """The imports that the statements need."""
     text = "\n".join(lines)
-    standard = [
-        name
-        for name in ("base64", "ctypes", "functools", "os", "pathlib", "subprocess", "sys", "zlib")
-        if f"{name}." in text
-    ]
-    found = [f"import {name}" for name in standard]
-    found += ["from collections.abc import Callable"] if "-> Callable" in text else []
-    found += ["", "import torch"] if found else ["import torch"]
-    found += ["from torch.utils._pytree import tree_leaves"] if "tree_leaves(" in text else []
-    return found + (["", *compiler.imports] if compiler is not None and compiler.imports else [])
+    names = ("base64", "ctypes", "functools", "os", "pathlib", "subprocess", "sys", "zlib")
+    needed = {f"import {name}" for name in names if f"{name}." in text}
+    needed |= {"import torch"} | set(compiler.imports if compiler is not None else ())
+    needed |= {"from torch.utils._pytree import tree_leaves"} if "tree_leaves(" in text else set()
+    ordered = sorted(needed, key=lambda line: (line.startswith("from "), line))
+    standard = [line for line in ordered if line.split()[1].partition(".")[0] in sys.stdlib_module_names]
+    return [*standard, *([""] if standard else []), *(line for line in ordered if line not in standard)]
 
 
 def _modules(case: Case) -> list[str]:
@@ -123,33 +114,80 @@ def _modules(case: Case) -> list[str]:
     return ["", *(f"import {name}  # noqa: F401, which defines ops" for name in used)] if used else []
 
 
-def _main(case: Case, compiler: Compiler, verdict: Verdict | None, later: list[LaterCall]) -> list[str]:
-    """Statements that run the program in both ways and compare."""
-    seed = f"torch.manual_seed({SEED})"
-    results = Results.of(later[-1].case if later else case, flat=compiler.flat, writes=compiler.flat and writes(case))
-    raises = verdict is not None and verdict.outcome in FAILURES and verdict.outcome is not Outcome.MISMATCH
-    found = Check([], ['print("no error:", got)']) if raises else check(verdict, results)
-    if found is None:
-        found = _whole(case, compiler, verdict)
-    inputs_too = any("given" in line or "expected_inputs" in line for line in found.wrong)
-    compiled = f"compiled = {compiler.compile()}"
-    if later:
-        eager, checked = compiler.eager("expected_inputs"), [*found.wrong, *found.right]
-        return [compiled, *later_calls.statements(later, eager, checked, compiler.run_other())]
-    once = not calls_differ(verdict) and not any("compiled" in line for line in found.wrong)
-    called = compiler.compile() if once and verdict is not None else "compiled"
-    if compiler.lowers_only:
-        return [f"got = {called}", *found.right]
-    call = ["given = inputs()", f"got = {called}(*given)"] if inputs_too else [f"got = {called}(*inputs())"]
-    before = [] if called != "compiled" else [compiled]
-    again = [seed] if results is None or results.draws else []
-    if raises:
-        return [*before, *again, *call, *found.right]
-    if verdict is not None and verdict.kind == Kind.ACCEPTED:
-        return _accepted([*before, *call])
-    eager = ["expected_inputs = inputs()"] if inputs_too else []
-    eager += compiler.eager("expected_inputs" if inputs_too else "inputs()")
-    return [*eager, *before, *repeat_calls([*again, *call, *found.wrong], verdict), *found.right]
+@dataclass(frozen=True)
+class _Main:
+    """Inputs, and statements that run the program in both ways and compare."""
+
+    case: Case
+    compiler: Compiler
+    verdict: Verdict | None
+    later: list[LaterCall]
+    results: Results | None
+
+    def lines(self) -> list[str]:
+        found = self._check()
+        if self.later:
+            return [*self._functions(), *self._guard(), *self._later_calls(found)]
+        many = any("compiled" in line for line in found.wrong)
+        writes_seen = any("given" in line or "expected_inputs" in line for line in found.wrong)
+        constant = [] if many or writes_seen or not self._inputs_stay() else source.constant_inputs(self.case)
+        args = "inputs" if constant else "given" if writes_seen else "inputs()"
+        definitions = [*constant, *self._guard()] if constant else [*_inputs(self.case), *self._guard()]
+        if many:
+            definitions = [*self.compiler.more_definitions([]), *definitions]
+            before, call = [f"compiled = {self.compiler.compile()}"], [f"got = compiled(*{args})"]
+        else:
+            before, call = self.compiler.once(args, again=calls_differ(self.verdict))
+        seed = [f"torch.manual_seed({SEED})"] if self.results is None or self.results.draws else []
+        call = [*seed, *(["given = inputs()"] if writes_seen else []), *call]
+        if self._raises():
+            only = self.compiler.flat and fails_before_run(self.verdict)
+            return [*definitions, *seed, *before, *([] if only else call), *found.right]
+        if self.verdict is not None and self.verdict.kind == Kind.ACCEPTED:
+            return [*definitions, *seed, *_accepted([*before, *call])]
+        eager = ["expected_inputs = inputs()"] if writes_seen else []
+        eager += self.compiler.eager("expected_inputs" if writes_seen else args, self.results)
+        return [
+            *definitions, *seed, *eager, *before, *repeat_calls([*call, *found.wrong], self.verdict), *found.right
+        ]  # fmt: skip
+
+    def _check(self) -> Check:
+        if self._raises():
+            return Check([], ['print("no error")'])
+        return check(self.verdict, self.results) or self._whole()
+
+    def _raises(self) -> bool:
+        verdict = self.verdict
+        return verdict is not None and verdict.outcome in FAILURES and verdict.outcome is not Outcome.MISMATCH
+
+    def _guard(self) -> list[str]:
+        return subprocess_guard() if kills_process(self.verdict) else []
+
+    def _inputs_stay(self) -> bool:
+        """Whether all that the script does can be done with the same tensors."""
+        if self._raises():
+            return True
+        results = self.results
+        return results is not None and not results.shares_memory and (self.compiler.flat or not results.written)
+
+    def _functions(self) -> list[str]:
+        return [*_inputs(self.case), *later_calls.functions(self.later), *self.compiler.more_definitions(self.later)]
+
+    def _later_calls(self, found: Check) -> list[str]:
+        eager = self.compiler.eager("expected_inputs", self.results)
+        compiled = f"compiled = {self.compiler.compile()}"
+        checked = [*found.wrong, *found.right]
+        calls = later_calls.statements(self.later, eager, checked, self.compiler.run_other())
+        return [f"torch.manual_seed({SEED})", compiled, *calls]
+
+    def _whole(self) -> Check:
+        """A comparison of all results, to the ULPs of the least precise floating dtype among the inputs."""
+        rtol, atol = _closeness(self.case)
+        flat = self.compiler.flat
+        one, other = ("got", "list(expected)") if flat else ("(got, given)", "(expected, expected_inputs)")
+        shown = ['print("eager:", expected)', f"print({python_source(f'{self.compiler.name}:')}, got)"]
+        compared = f"torch.testing.assert_close({one}, {other}, rtol={rtol!r}, atol={atol!r}, equal_nan=True)"
+        return Check([*([] if calls_differ(self.verdict) else shown), compared])
 
 
 def _accepted(statements: list[str]) -> list[str]:
@@ -162,19 +200,6 @@ def _accepted(statements: list[str]) -> list[str]:
         "else:",
         f'    raise SystemExit(f"{HEAD} {Kind.ACCEPTED}: gives {{got}} for inputs that eager refuses")',
     ]
-
-
-def _whole(case: Case, compiler: Compiler, verdict: Verdict | None) -> Check:
-    """A comparison of all results, to the ULPs of the least precise floating dtype among the inputs."""
-    rtol, atol = _closeness(case)
-    one, other = ("got", "expected") if compiler.flat else ("(got, given)", "(expected, expected_inputs)")
-    shown = (
-        []
-        if calls_differ(verdict)
-        else ['print("eager:", expected)', f"print({python_source(f'{compiler.name}:')}, got)"]
-    )
-    compared = f"torch.testing.assert_close({one}, {other}, rtol={rtol!r}, atol={atol!r}, equal_nan=True)"
-    return Check([*shown, compared])
 
 
 def _closeness(case: Case) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from torchstone.conformance.program.program import Call, Program, is_name
 from torchstone.conformance.program.tensor_storage import extent
 
 LITERAL_LIMIT = 64  # elements
+WIDTH = 120  # of lines that could be broken
 
 
 def function(name: str, parameters: Iterable[str], body: Iterable[str]) -> list[str]:
@@ -129,11 +130,37 @@ def tuple_of(items: Any) -> str:
 
 def inputs(case: Case) -> list[str]:
     """Statements that build every input and return them. Inputs that share memory are views of one storage's tensor."""
+    lines, built = _built(case)
+    if len(case.inputs) == 1:
+        return [*lines, f"return ({next(iter(built.values()))},)"]
+    lines += [f"{name} = {text}" for name, text in built.items()]
+    return [*lines, f"return {tuple_of(case.program.inputs)}"]
+
+
+def constant_inputs(case: Case) -> list[str]:
+    """A statement that makes ``inputs`` the tuple of the inputs; none where that takes more statements."""
+    lines, built = _built(case)
+    if lines:
+        return []
+    line = f"inputs = {tuple_of(built.values())}"
+    return [line] if len(line) <= WIDTH else ["inputs = (", *(f"    {text}," for text in built.values()), ")"]
+
+
+def builds_plainly(case: Case) -> bool:
+    """Whether each input is built in row-major memory of its own, where PyTorch puts tensors."""
+    plain = ("torch.tensor(", "torch.full(", "torch.empty(")
+    lines, built = _built(case)
+    return not lines and all(text.startswith(plain) and not text.endswith(".conj()") for text in built.values())
+
+
+def _built(case: Case) -> tuple[list[str], dict[str, str]]:
+    """Statements that build the storages which have to be there before, and an expression for each input."""
     lines: list[str] = []
     owners: dict[int, list[str]] = {}
     for name, tensor in case.inputs.items():
         owners.setdefault(storage_key(tensor), []).append(name)
     bases: dict[int, str] = {}
+    built: dict[str, str] = {}
     for name, tensor in case.inputs.items():
         plain = _unlazy(tensor)
         key = storage_key(tensor)
@@ -147,11 +174,8 @@ def inputs(case: Case) -> list[str]:
             geometry = f"{tuple(plain.shape)}, {tuple(plain.stride())}, {plain.storage_offset()}"
             text = f"{bases[key]}{typed}.as_strided({geometry})"
         text += ".conj()" if tensor.is_conj() else ""
-        text = f"torch._neg_view({text})" if tensor.is_neg() else text
-        if len(case.inputs) == 1:
-            return [*lines, f"return ({text},)"]
-        lines.append(f"{name} = {text}")
-    return [*lines, f"return {tuple_of(case.program.inputs)}"]
+        built[name] = f"torch._neg_view({text})" if tensor.is_neg() else text
+    return lines, built
 
 
 def _unlazy(tensor: Tensor) -> Tensor:

@@ -16,12 +16,10 @@ def kills_process(verdict: Verdict | None) -> bool:
 
 def subprocess_guard() -> list[str]:
     """Statements that do the rest of the script in another process and tell how that ends."""
+    run = f'subprocess.run([sys.executable, __file__, "here"], timeout={SECONDS}).returncode'
     return [
         'if sys.argv[1:] != ["here"]:',
-        "    try:",
-        f'        code = subprocess.run([sys.executable, __file__, "here"], timeout={SECONDS}).returncode',
-        "    except subprocess.TimeoutExpired as error:",
-        "        sys.exit(str(error))",
+        f"    code = {run}",
         '    sys.exit(f"killed by signal {-code}" if code < 0 else code)',
         "",
     ]

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.conformance.repro.stand_ins import compiled_by_eager, compiled_with_memory, compiled_wrongly
 from torchstone.cli import invoke
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.repro.compiler_paths import PATHS
 from torchstone.conformance.repro.compilers import find_compiler
 from torchstone.conformance.repro.script import render_script
 from torchstone.reducers.batch import Failure, _done, distinct_failures
@@ -182,44 +184,42 @@ def test_the_script_of_a_compiler_that_dies_survives_it(tmp_path: Path):
     verdict = fails(Outcome.CRASH, "killed by SIGSEGV")
     script = tmp_path / SCRIPT
     dies = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"
-    script.write_text(render_script(case, "eager", verdict).replace("got = program(*inputs())", dies))
+    script.write_text(render_script(case, "eager", verdict).replace("got = program(*inputs)", dies))
     assert run_script(script, verdict).shows
 
 
-def test_scripts_of_third_parties_use_nothing_of_torchstones(tmp_path: Path):
+def test_scripts_of_third_parties_use_nothing_of_torchstones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     call = Call("torch.Tensor.add_", (Ref("x0"), 1), {}, "v0")
     case = Case(Program(("x0",), (call,), Ref("v0")), {"x0": torch.ones(2)}, "test", "add_", "float32")
     for backend in ("tvm", "xla", "openvino", "onnxruntime", "executorch", "iree"):
         text = render_script(case, backend, fails(Outcome.MISMATCH, "output: …"))
-        assert "torchstone" not in text and "arg.clone() for arg in args" in text
+        assert "torchstone" not in text and "x0 = x0.clone()" in text
         compile(text, "reproducer.py", "exec")
     # The path itself is eager's here: what is left of the script finds nothing wrong, and then something.
-    text = render_script(case, "tvm")
-    path = "compiled_by_tvm(torch.export.export(Module(), inputs(), strict=False))"
-    assert text.count(path) == 1
-    for stands, code in (
-        ("(lambda *args: tree_leaves(Module()(*args)))", 0),
-        ("(lambda *args: [args[0]])", 1),
-    ):
-        (tmp_path / SCRIPT).write_text(text.replace(path, stands))
+    for path, code in ((compiled_by_eager, 0), (compiled_wrongly, 1)):
+        monkeypatch.setitem(PATHS, "tvm", path)
+        (tmp_path / SCRIPT).write_text(render_script(case, "tvm"))
         found, told = run_here(tmp_path / SCRIPT)
         assert found == code, told
 
 
-def test_a_script_calls_again_where_a_later_call_differs(tmp_path: Path):
+def test_a_script_calls_again_where_a_later_call_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Results that add up from call to call, in memory that is cleared once."""
     call = Call("torch.abs", (Ref("x0"),), {}, "v0")
     case = Case(Program(("x0",), (call,), Ref("v0")), {"x0": torch.ones(2)}, "test", "abs", "float32")
     once = fails(Outcome.MISMATCH, "output: …")
     again = dataclasses.replace(once, kind=Kind.NONDETERMINISTIC)
-    adds_up = "(lambda kept: lambda *args: kept.append(args[0].abs()) or [sum(kept)])([])"
-    for backend, flat in (("iree", True), ("linalg", False)):
+    adds_up = "(lambda kept: lambda *args: kept.append(args[0].abs()) or sum(kept))([])"
+    monkeypatch.setitem(PATHS, "iree", compiled_with_memory)
+    for backend in ("iree", "linalg"):
         for verdict, code in ((once, 0), (again, 1)):
             text = render_script(case, backend, verdict)
-            made = find_compiler(backend, case).compile()
-            stands = adds_up if flat else adds_up.replace("[sum(kept)]", "sum(kept)")
-            assert text.count(made) == 1
-            (tmp_path / SCRIPT).write_text(text.replace(made, stands))
+            compiled = find_compiler(backend, case)
+            made = [compiled.compile(args) for args in ("inputs", "inputs()")]
+            assert backend == "iree" or sum(map(text.count, made)) == 1
+            for expression in made:
+                text = text.replace(expression, adds_up)
+            (tmp_path / SCRIPT).write_text(text)
             found, told = run_here(tmp_path / SCRIPT)
             assert found == code, (backend, told)
             assert shows_failure(verdict, told) is bool(code)

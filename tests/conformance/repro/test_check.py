@@ -19,7 +19,10 @@ from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Kind, Outcome
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.repro.compiler_paths import PATHS
 from torchstone.conformance.repro.script import render_script
+
+from .stand_ins import compiled_by_eager, compiled_wrongly
 
 NAN = float("nan")
 
@@ -260,7 +263,9 @@ def test_a_script_for_a_users_backend_of_torch_compile_imports_that_alone(tmp_pa
 
 
 @pytest.mark.parametrize(("side", "at"), [("output", 0), ("output", 1), ("input", 0)])
-def test_a_script_for_an_exported_program_finds_the_place_in_a_flat_list(side: str, at: int, tmp_path: Path) -> None:
+def test_a_script_for_an_exported_program_finds_the_place_in_a_flat_list(
+    side: str, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the program writes to is among its results there, once, though eager returns it too."""
     calls = (
         Call("torch.Tensor.add_", (Ref("x0"), 1), {}, "v0"),
@@ -275,11 +280,9 @@ def test_a_script_for_an_exported_program_finds_the_place_in_a_flat_list(side: s
         return result
 
     verdict = run_case(case, Bent(bend))
-    text = render_script(case, "tvm", verdict)
-    made = "compiled_by_tvm(torch.export.export(Module(), inputs(), strict=False))"
-    for more, right in ((0, True), (1, False)):
-        change = f"(lambda *args: [leaf + {more} for leaf in tree_leaves(Module()(*args))])"
-        (tmp_path / "script.py").write_text(text.replace(made, change))
+    for path, right in ((compiled_by_eager, True), (compiled_wrongly, False)):
+        monkeypatch.setitem(PATHS, "tvm", path)
+        (tmp_path / "script.py").write_text(render_script(case, "tvm", verdict))
         if right:
             runpy.run_path(str(tmp_path / "script.py"))
         else:
