@@ -94,7 +94,7 @@ class Exported(Compiler):
 
     def more_definitions(self, later: list[LaterCall]) -> list[str]:
         lines = [*self.text.function(), "", ""]
-        if self.copies:
+        if self.copies or later:  # a later call may be one with other strides
             at = lines.index(f"    {self.text.call_header}") + 1
             lines[at:at] = [f"        args = {_COPIES.format('args')}"]
         if any(call.after_companion for call in later):

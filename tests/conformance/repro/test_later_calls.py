@@ -16,7 +16,10 @@ from torchstone.conformance.execution.later_calls import MEMORY, PROGRAM, STRIDE
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.repro.compiler_paths import PATHS
 from torchstone.conformance.repro.script import render_script
+
+from .stand_ins import compiled_for_dense_tensors
 
 
 class Wrong:
@@ -90,7 +93,9 @@ def test_a_script_makes_the_calls_up_to_the_one_that_fails(call: str, tmp_path: 
     runpy.run_path(str(script))
 
 
-def test_a_script_through_a_compilers_own_path_makes_them_too() -> None:
+def test_a_script_through_a_compilers_own_path_makes_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In row-major memory, as a path wants it."""
+    monkeypatch.setitem(PATHS, "tvm", compiled_for_dense_tensors)
     program = Program(("x0",), (Call("torch.exp", (Ref("x0"),), {}, "r0"),), Ref("r0"))
     x = torch.linspace(-1, 1, 12).reshape(3, 4)
     for index in (0, 1):
@@ -101,5 +106,7 @@ def test_a_script_through_a_compilers_own_path_makes_them_too() -> None:
                 continue
             text = render_script(case, "tvm", verdict)
             compile(text, "script.py", "exec")
+            (tmp_path / "script.py").write_text(text)
+            runpy.run_path(str(tmp_path / "script.py"))
             calls = [line for line in text.splitlines() if line.endswith("compiled(*given)")]
             assert len(calls) == 2 + len(verdict.evidence["calls"])
