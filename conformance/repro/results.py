@@ -52,10 +52,12 @@ class Results:
                 draws = not torch.equal(state, torch.get_rng_state())
         except Exception:
             return None
-        silent = any(call.target.endswith(_SILENT) for call in case.program.every_call)
         pairs = zip(args, before, case.fresh_args(), strict=True)
-        changed = [silent or version(arg) != was or not same_bits(arg, old) for arg, was, old in pairs]
-        written = tuple(at for at, wrote in enumerate(changed) if wrote)
+        changed = [version(arg) != was or not same_bits(arg, old) for arg, was, old in pairs]
+        silent = [call for call in case.program.every_call if call.target.endswith(_SILENT)]
+        kept = {ref.name for call in silent for ref in call.refs()[1:]}
+        named = zip(case.program.inputs, changed, strict=True)
+        written = tuple(at for at, (name, wrote) in enumerate(named) if wrote or name in kept)
         return cls(outputs, args, draws, written, list(leaves(case.program.outputs)), flat)
 
     @property

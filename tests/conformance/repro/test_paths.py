@@ -174,6 +174,11 @@ CASES = {
     "an intermediate written": _case(
         {"x": X}, ("torch.exp", (Ref("x"),), "v0"), ("torch.Tensor.add_", (Ref("v0"), 1), "v1"), outputs=Ref("v1"),
     ),
+    "statistics": _case(
+        {"x": X.reshape(3, 1), "y": torch.ones(1), "z": torch.ones(1)},
+        ("torch.nn.functional.batch_norm", (Ref("x"), Ref("y"), Ref("z"), None, None, True, 0.0), "v0"),
+        outputs=Ref("v0"),
+    ),
     "an input returned": _case({"x": X}, ("torch.exp", (Ref("x"),), "v0"), outputs=(Ref("v0"), Ref("x"))),
     "names of the script's": _case(
         {"self": X, "leaf": X + 1}, ("torch.Tensor.mul_", (Ref("leaf"), 2), "arg"),
@@ -233,6 +238,7 @@ def test_what_a_case_needs_is_in_its_script(backend: str) -> None:
         "value.clone", ""
     )
     assert "y = y.clone()" in text("one of two written") and "x = x.clone()" not in text("one of two written")
+    assert "y = y.clone()" in text("statistics") and "x = x.clone()" not in text("statistics")
     assert "contiguous_format" in text("strided") and "contiguous_format" in text("many numbers")
     assert "tree_leaves" in text("a dict") and "tree_leaves" not in text("two results")
 

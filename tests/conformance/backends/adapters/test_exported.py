@@ -13,6 +13,7 @@ from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.repro.compiler_paths import PATHS
+from torchstone.conformance.repro.path_text import Needs
 
 NAMES = ("xla", "tvm")
 
@@ -67,7 +68,7 @@ def test_the_path_that_scripts_carry_gives_the_same(backend: Backend) -> None:
             return [x + torch.tensor([1.0, 2.0, 5.0]), x * 2]  # XLA wants its constants in another place
 
     x = torch.rand(3)
-    results = PATHS[backend.name](torch.export.export(Module(), (x,)))(x)
+    results = PATHS[backend.name](Module(), (x,), Needs())(x)
     torch.testing.assert_close(results, [x + torch.tensor([1.0, 2.0, 5.0]), x * 2])
 
 
