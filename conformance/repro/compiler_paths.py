@@ -146,15 +146,18 @@ def compiled_by_onnxruntime(
         else:
             tensors = args
         if needs.foreign:  # dtypes that NumPy lacks
-            values = [
-                OrtValue.ortvalue_from_numpy(x.numpy()) if x.dtype == torch.bool else OrtValue.from_dlpack(x)
-                for x in tensors
-            ]
+            if needs.booleans:  # which DLPack does not always have
+                made = {torch.bool: lambda x: OrtValue.ortvalue_from_numpy(x.numpy())}
+                values = [made.get(x.dtype, OrtValue.from_dlpack)(x) for x in tensors]
+            else:
+                values = [OrtValue.from_dlpack(x) for x in tensors]
             feeds = {item.name: value for item, value in zip(session.get_inputs(), values, strict=True)}
             found = session.run_with_ort_values([item.name for item in session.get_outputs()], feeds)
-            results = [
-                torch.from_numpy(x.numpy()) if x.data_type() == "tensor(bool)" else torch.from_dlpack(x) for x in found
-            ]
+            if needs.booleans:
+                made = {"tensor(bool)": lambda x: torch.from_numpy(x.numpy())}
+                results = [made.get(x.data_type(), torch.from_dlpack)(x) for x in found]
+            else:
+                results = [torch.from_dlpack(x) for x in found]
         else:
             feeds = {item.name: x.numpy() for item, x in zip(session.get_inputs(), tensors, strict=True)}
             results = [torch.from_numpy(result) for result in session.run(None, feeds)]

@@ -33,6 +33,7 @@ class Needs:
     foreign: tuple[torch.dtype, ...] = ()
     results: tuple[torch.dtype, ...] = ()
     complex: bool = False
+    booleans: bool = False
     lowering_alone: bool = False
     """Whether the compiler fails before it has lowered the program: nothing after that is run."""
     output_type: str = ""
@@ -41,12 +42,13 @@ class Needs:
     @classmethod
     def of(cls, inputs: Iterable[torch.dtype], results: Iterable[torch.dtype] | None, **more: Any) -> Needs:
         """Return what a case needs that has these dtypes. With no ``results``, they may be others than the inputs'."""
-        unknown = (torch.bfloat16, torch.complex64)
+        unknown = (torch.bfloat16, torch.complex64, torch.bool)
         dtypes = dict.fromkeys([*inputs, *(unknown if results is None else (results := tuple(results)))])
         return cls(
             foreign=tuple(dtype for dtype in dtypes if _is_foreign(dtype)),
             results=tuple(results or ()),
             complex=any(dtype.is_complex for dtype in dtypes),
+            booleans=torch.bool in dtypes,
             **more,
         )
 

@@ -28,7 +28,14 @@ from .test_check import Bent
 
 ALL = {**PATHS, **dict.fromkeys(OUTPUT_TYPES, compiled_by_torch_mlir)}
 OF_SCRIPTS = {"inputs", "expected", "got", "given", "copies", "compiled", "Module", "e", "g", "exact", "told", "torch"}
-DTYPES = [(), (torch.float32,), (torch.bool, torch.complex64), (torch.bfloat16,), (torch.uint8, torch.int64)]
+DTYPES = [
+    (),
+    (torch.float32,),
+    (torch.bool, torch.complex64),
+    (torch.bfloat16,),
+    (torch.bfloat16, torch.bool),
+    (torch.uint8, torch.int64),
+]
 
 
 def every_need(backend: str) -> list[Needs]:
@@ -104,6 +111,11 @@ def test_a_text_has_the_branches_that_are_taken() -> None:
 X = torch.tensor([1.5, -2.0, 3.25])
 
 
+class Compared(torch.nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        return y.logical_not(), x.float(), x.reshape(3, 1)
+
+
 class Module(torch.nn.Module):
     def forward(self, x: Tensor) -> Any:
         return x + x, x * x
@@ -146,6 +158,18 @@ def _case(inputs: dict[str, Tensor], *calls: tuple[str, tuple[Any, ...], str], o
 
 def _one(target: str, *args: Any, x: Tensor = X) -> Case:
     return _case({"x": x}, (target, (Ref("x"), *args), "v0"), outputs=Ref("v0"))
+
+
+@pytest.mark.filterwarnings("ignore")  # the compilers' own
+@pytest.mark.parametrize("backend", ALL)
+def test_a_path_takes_tensors_of_several_dtypes(backend: str) -> None:
+    if not backends.load(backend).available().ok:
+        pytest.skip(backends.load(backend).available().reason)
+    args = (X.bfloat16(), X > 2)
+    wanted = list(Compared()(*args))
+    for results in ([tensor.dtype for tensor in wanted], None):
+        needs = Needs.of([arg.dtype for arg in args], results, output_type=OUTPUT_TYPES.get(backend, ""))
+        torch.testing.assert_close(list(ALL[backend](Compared(), args, needs)(*args)), wanted, rtol=0, atol=0)
 
 
 CASES = {
