@@ -129,6 +129,26 @@ def shrink_backward(b: Expander, grad: Value, x: Value, lambd: Any) -> Value:
     return stepwise(b, formula, grad, x)
 
 
+@expands("aten.logit_backward.default")
+def logit_backward(b: Expander, grad: Value, x: Value, eps: Any = None) -> Value:
+    """grad / (x * (1 - x)). Beyond [0, 1] it is NaN; beyond [eps, 1 - eps], if eps is given and not below 0, it is 0.
+
+    PyTorch's decomposition has 0 where x is NaN, and where eps is below 0.
+    """
+    bounded = eps is not None and eps >= 0
+    low = const(b, x, eps if bounded else 0)
+    high = b.sub(const(b, x, 1), low)  # rounded to the dtype, as in eager
+
+    def formula(grad: Value, x: Value, low: Value, high: Value) -> Value:
+        ends = b.or_(b.eq(x, const(b, x, 0)), b.eq(x, const(b, x, 1)))
+        slope = b.div(grad, b.mul(x, b.sub(const(b, x, 1), x)))
+        slope = b.select(ends, b.mul(grad, const(b, x, math.inf)), slope)
+        outside = b.or_(b.lt(x, low), b.gt(x, high))
+        return b.select(outside, const(b, x, 0 if bounded else math.nan), slope)
+
+    return pointwise(b, formula, grad, x, low, high)
+
+
 @expands("aten.threshold.default")
 def threshold(b: Expander, x: Value, limit: Any, value: Any) -> Value:
     """x above the limit, else value; NaN stays."""

@@ -7,7 +7,7 @@ from typing import Any
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim, product
-from torchstone.compiler.transforms.expansions.common import const, stepwise, tensor
+from torchstone.compiler.transforms.expansions.common import const, pointwise, stepwise, tensor
 from torchstone.compiler.transforms.expansions.indexing.index import bound, check_all, checked, places, read
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
@@ -29,15 +29,20 @@ def _reduced(b: Expander, rows: Value, classes: Dim, reduction: int) -> Value:
     return b.cast(b.reshape(out, b.type.dims), b.type.dtype)
 
 
-def _scale(b: Expander, grad: Value, like: Value, reduction: int) -> Value:
-    """What each term of the sum counts in the gradient, spread over ``like`` [rows, classes]."""
+def _share(b: Expander, like: Value, reduction: int) -> Value:
+    """What each term of the sum counts, spread over ``like`` [rows, classes]."""
     rows, classes = like.shape
-    grad, divisor = b.cast(grad, like.dtype), tensor(b, classes, like.dtype)
+    divisor = tensor(b, classes, like.dtype)
     if reduction == _MEAN:
         divisor = b.mul(divisor, tensor(b, rows, like.dtype))
-    shape, dims = ((rows,), (0,)) if reduction == _NONE else ((), ())
-    grad = b.broadcast(b.reshape(grad, shape), like.shape, dims)
-    return b.div(grad, b.broadcast(divisor, like.shape, ()))
+    return b.broadcast(b.div(tensor(b, 1, like.dtype), divisor), like.shape, ())
+
+
+def _times_gradient(b: Expander, out: Value, grad: Value, reduction: int) -> Value:
+    """``out`` [rows, classes] times the gradient of its row, or of the loss: 0 times NaN is NaN, as in eager."""
+    shape, dims = ((out.shape[0],), (0,)) if reduction == _NONE else ((), ())
+    grad = b.broadcast(b.reshape(b.cast(grad, out.dtype), shape), out.shape, dims)
+    return b.cast(b.reshape(b.mul(out, grad), b.type.dims), b.type.dtype)
 
 
 # multi_margin_loss: one target class a row.
@@ -83,11 +88,10 @@ def multi_margin_loss_backward(
     reduction: int = _MEAN,
 ) -> Value:  # fmt: skip
     m = _Margins(b, x, target, margin, weight)
-    slope = const(b, m.margin, 1) if p == 1 else b.mul(const(b, m.margin, 2), m.margin)
-    slope = m.weighted(b, b.mul(slope, _scale(b, grad, slope, reduction)))
+    share = _share(b, m.margin, reduction)
+    slope = m.weighted(b, share if p == 1 else b.mul(b.mul(const(b, share, 2), share), m.margin))
     total = b.broadcast(b.reduce(slope, "sum", (1,)), slope.shape, (0,))
-    out = b.select(m.is_target, b.neg(total), slope)
-    return b.cast(b.reshape(out, b.type.dims), b.type.dtype)
+    return _times_gradient(b, b.select(m.is_target, b.neg(total), slope), grad, reduction)
 
 
 # multilabel_margin_loss: the target classes of a row come first, up to a -1.
@@ -146,8 +150,7 @@ def multilabel_margin_loss_backward(
     by_label = b.broadcast(b.reduce(hits, "sum", (1,)), hits.shape, (0, 2))
     down = b.select(_names(b, target), by_label, const(b, hits, 0))
     moved = b.sub(b.reduce(hits, "sum", (2,)), b.reduce(down, "sum", (2,)))
-    out = b.mul(moved, _scale(b, grad, moved, reduction))
-    return b.cast(b.reshape(out, b.type.dims), b.type.dtype)
+    return _times_gradient(b, b.mul(moved, _share(b, moved, reduction)), grad, reduction)
 
 
 @expands("aten.soft_margin_loss_backward.default")
@@ -164,3 +167,19 @@ def soft_margin_loss_backward(b: Expander, gradient: Value, x: Value, y: Value, 
         return b.mul(b.div(b.mul(b.mul(y, z), scale), b.add(z, const(b, z, 1))), g)
 
     return stepwise(b, step, gradient, x, y, scale)
+
+
+@expands("aten.smooth_l1_loss_backward.default")
+def smooth_l1_loss_backward(b: Expander, grad: Value, x: Value, target: Value, reduction: int, beta: Any) -> Value:
+    """The gradient's share times (x - target) / beta, within [-1, 1]. PyTorch's decomposition has 0 for NaN."""
+    count = product(b.type.dims) if reduction == _MEAN else 1
+
+    def formula(grad: Value, x: Value, target: Value) -> Value:
+        apart = b.sub(x, target)
+        share = b.broadcast(b.div(tensor(b, 1, x.dtype), tensor(b, count, x.dtype)), x.shape, ())
+        between = b.div(b.mul(b.mul(share, apart), grad), const(b, x, beta))
+        below = b.le(apart, const(b, x, -beta))
+        slope = b.select(b.ge(apart, const(b, x, beta)), b.mul(share, grad), between)
+        return b.select(below, b.neg(b.mul(share, grad)), slope)
+
+    return pointwise(b, formula, grad, x, target)

@@ -45,6 +45,22 @@ def test_multi_margin(agrees: Agrees, x: torch.Tensor, target: torch.Tensor, red
         )
 
 
+@pytest.mark.parametrize("gradient", [NAN, INF, 0.0])
+@pytest.mark.parametrize("reduction", [NONE, SUM])
+def test_a_gradient_that_is_no_number_reaches_what_does_not_count(
+    agrees: Agrees, gradient: float, reduction: int
+) -> None:
+    (x, one), (_, many) = ONE_TARGET[0], MANY_TARGETS[0]
+    given = torch.full((3,) if reduction == NONE else (), gradient)
+    agrees(lambda g, x, t: aten.multi_margin_loss_backward(g, x, t, 2, 1.5, None, reduction), given, x, one)
+    x = x[:2, :3].contiguous()
+    _, is_target = aten.multilabel_margin_loss_forward(x, many, reduction)
+    agrees(
+        lambda g, x, t, i: aten.multilabel_margin_loss_backward(g, x, t, reduction, i),
+        *(given[:2] if reduction == NONE else given, x, many, is_target),
+    )
+
+
 @pytest.mark.parametrize(("x", "target"), MANY_TARGETS)
 @pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
 def test_multilabel_margin(agrees: Agrees, x: torch.Tensor, target: torch.Tensor, reduction: int) -> None:
@@ -102,3 +118,14 @@ def test_a_binary_cross_entropy_of_weights_of_another_dtype(
     x = torch.rand(7, generator=torch.Generator().manual_seed(3))
     fn = torch.nn.functional.binary_cross_entropy
     agrees(lambda x, y, w: fn(x, y, weight=w, reduction=reduction), x.to(one), x.flip(0).to(one), x.sqrt().to(other))
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_gradient_of_smooth_l1(agrees: Agrees, beta: float, reduction: int, dtype: torch.dtype) -> None:
+    x = torch.tensor([0.0, 0.5, -0.5, 0.25, 3.0, -2.0, NAN, INF, -INF, 1.0], dtype=dtype)
+    target = torch.zeros(10, dtype=dtype)
+    for gradient in (1.5, NAN, INF, 0.0):
+        given = torch.full((10,) if reduction == NONE else (), gradient, dtype=dtype)
+        agrees(lambda g, x, t: aten.smooth_l1_loss_backward(g, x, t, reduction, beta), given, x, target)

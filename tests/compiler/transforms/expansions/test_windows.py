@@ -247,6 +247,14 @@ def test_gradient_of_hardsigmoid(agrees: Agrees) -> None:
         agrees(aten.hardsigmoid_backward, _values(8, dtype=dtype), x.to(dtype))
 
 
+@pytest.mark.parametrize("eps", [None, -1.0, -0.0, 0.0, 0.2, 0.5, 2.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_gradient_of_logit(agrees: Agrees, eps: float | None, dtype: torch.dtype) -> None:
+    x = torch.tensor([0.3, 0.2, 0.8, 0.0, -0.0, 1.0, -2.0, 3.0, float("nan"), float("inf"), -float("inf"), 0.9])
+    for grad in (1.5, 0.0, float("nan"), -float("inf")):
+        agrees(lambda g, x: aten.logit_backward(g, x, eps), torch.full((12,), grad, dtype=dtype), x.to(dtype))
+
+
 DYNAMIC: dict[str, Callable[..., Any]] = {
     "convolution": lambda x, w: F.conv2d(x, w, stride=2, padding=1),
     "transposed convolution": lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1),
