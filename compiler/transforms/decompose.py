@@ -35,7 +35,11 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
 
     table = {**decomposition_table, **core_aten_decompositions()}
     isin, masked_index = torch.ops.aten.isin.Tensor_Tensor, torch.ops.aten._unsafe_masked_index.default
-    ours = {isin: partial(_isin, table[isin]), masked_index: partial(_masked_index, table[masked_index])}
+    nll = torch.ops.aten.nll_loss2d_forward.default
+    ours = {
+        isin: partial(_isin, table[isin]), masked_index: partial(_masked_index, table[masked_index]),
+        nll: partial(_nll_loss2d, table[nll]),
+    }  # fmt: skip
     return {**table, **own_decompositions(), **ours, torch.ops.aten._grouped_mm.default: grouped_mm}
 
 
@@ -67,6 +71,13 @@ def _masked_index(
     """PyTorch's, but for places from the end: it takes each of them for the first place, and eager counts back."""
     places = [at if at is None else torch.where(at < 0, at + x.shape[dim], at) for dim, at in enumerate(indices)]
     return original(x, mask, places, fill)
+
+
+def _nll_loss2d(original: Callable[..., Any], x: Tensor, target: Tensor, *rest: Any) -> Any:
+    """PyTorch's, which would take the targets of a smaller image for those of a part."""
+    if x.shape[0] != target.shape[0] or x.shape[2:] != target.shape[1:]:
+        raise RuntimeError(f"size mismatch (got input: {list(x.shape)}, target: {list(target.shape)})")
+    return original(x, target, *rest)
 
 
 def decompose(graph: Graph, keep: Callable[[Operation], bool], hints: Mapping[str, int]) -> tuple[Graph, list[Guard]]:

@@ -37,6 +37,7 @@ from torchstone.conformance.variants.registry import VARIANTS
 from torchstone.conformance.variants.shapes import emptied
 from torchstone.conformance.variants.support import answer, taken, together
 from torchstone.conformance.variants.ties import tied
+from torchstone.conformance.variants.values import special
 
 TOGETHER = 12
 """Samples in one program, at most."""
@@ -67,9 +68,10 @@ def samples(case: Case) -> Case:
 
 
 def gradients(case: Case) -> Case:
-    """Gradients of the case and other samples, of more, fewer and other arguments, and of equal elements and none.
+    """Gradients of the case and other samples, and of what makes other formulas of them.
 
-    Where elements are equal, kinks are; and each argument has a gradient of its own.
+    That is other arguments, more and fewer: each has a gradient of its own. Equal elements, where kinks are. Special
+    values: what asks on which side of a number x is has an answer of its own for NaN. And no elements.
     """
     found = {str(each.index): each for each in _unlike(case)}
     turns = itertools.zip_longest(given_more(case), given_less(case))
@@ -79,7 +81,7 @@ def gradients(case: Case) -> Case:
         drawn = [case.replace(program=program) for program in itertools.islice(drawn_arguments(case), DRAWN_OF)]
     told = answers([partial(_has_gradients, each) for each in drawn], most=DRAWN)
     found |= {f"drawn{at}": drawn[at] for at, yes in enumerate(told) if yes}
-    for name, change in (("ties", tied), ("empty", emptied)):
+    for name, change in (("ties", tied), ("empty", emptied), ("special", partial(special, most=1))):
         with contextlib.suppress(NotApplicable), seeded(f"{case.id}:{name}"):
             found[name] = change(case)
     asked = answers([partial(_has_gradients, each) for each in found.values()], most=len(found))

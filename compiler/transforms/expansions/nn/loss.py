@@ -8,7 +8,7 @@ from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import Dim, product
 from torchstone.compiler.transforms.expansions.common import const, pointwise, stepwise, tensor
-from torchstone.compiler.transforms.expansions.indexing.index import bound, check_all, checked, places, read
+from torchstone.compiler.transforms.expansions.indexing.index import bound, check_all, checked, places, read, zeros
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
 
@@ -183,3 +183,32 @@ def smooth_l1_loss_backward(b: Expander, grad: Value, x: Value, target: Value, r
         return b.select(below, b.neg(b.mul(share, grad)), slope)
 
     return pointwise(b, formula, grad, x, target)
+
+
+@expands("aten.nll_loss_backward.default", "aten.nll_loss2d_backward.default")
+def nll_loss_backward(
+    b: Expander, grad: Value, x: Value, target: Value, weight: Value | None, reduction: int, ignore_index: int,
+    total_weight: Value,
+) -> Value:  # fmt: skip
+    """Minus the gradient at the target class, times its weight, over ``total_weight`` for the mean; 0 at all others.
+
+    PyTorch's decomposition multiplies the zeros, too: of an infinite gradient, or weight, they become NaN.
+    """
+    if 0 in x.shape:
+        return zeros(b, b.type.dims, b.type.dtype)
+    classes = min(1, x.rank - 1)  # which dim they are in
+    others = tuple(dim for dim in range(x.rank) if dim != classes)
+    wide = opmath(x.dtype)
+    target = b.reshape(target, ()) if x.rank == 1 else b.fit(target, tuple(x.shape[dim] for dim in others))
+    ignored = b.eq(target, const(b, target, ignore_index))
+    index = b.select(ignored, const(b, target, 0), target)
+    index = checked(b, index, x.shape[classes], "target out of bounds")
+    dims = others if reduction == _NONE and x.rank > 1 else ()
+    slope = b.broadcast(b.reshape(b.cast(grad, wide), tuple(x.shape[dim] for dim in dims)), x.shape, dims)
+    if reduction == _MEAN:
+        slope = b.div(slope, b.broadcast(b.reshape(b.cast(total_weight, wide), ()), x.shape, ()))
+    if weight is not None:
+        slope = b.mul(slope, b.broadcast(b.cast(weight, wide), x.shape, (classes,)))
+    column = b.broadcast(b.iota(size=x.shape[classes], dtype=dt.int64), x.shape, (classes,))
+    hit = b.and_(b.eq(column, b.broadcast(index, x.shape, others)), b.broadcast(b.not_(ignored), x.shape, others))
+    return b.cast(b.select(hit, b.neg(slope), const(b, slope, 0)), b.type.dtype)

@@ -129,3 +129,26 @@ def test_gradient_of_smooth_l1(agrees: Agrees, beta: float, reduction: int, dtyp
     for gradient in (1.5, NAN, INF, 0.0):
         given = torch.full((10,) if reduction == NONE else (), gradient, dtype=dtype)
         agrees(lambda g, x, t: aten.smooth_l1_loss_backward(g, x, t, reduction, beta), given, x, target)
+
+
+@pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_gradient_of_nll(agrees: Agrees, reduction: int, dtype: torch.dtype) -> None:
+    """A gradient, or a weight, that is no number is met at the target class alone."""
+    x, targets = torch.randn(4, 4, dtype=dtype), torch.tensor([0, 3, -100, 2])
+    for weights in (None, torch.tensor([0.5, INF, 2.0, 0.0]), torch.tensor([NAN, 1.0, -INF, 1.5])):
+        given = () if weights is None else (weights.to(dtype),)
+        for total, gradient in ((3.0, 1.5), (0.0, 1.0), (2.0, INF), (2.0, NAN)):
+
+            def backward(g, x, t, total, w=None, aten_op=aten.nll_loss_backward, ignored=-100):
+                return aten_op(g, x, t, w, reduction, ignored, total)
+
+            scalar, total_weight = torch.tensor(gradient, dtype=dtype), torch.tensor(total, dtype=dtype)
+            row = torch.full((4,), gradient, dtype=dtype) if reduction == NONE else scalar
+            agrees(backward, row, x, targets, total_weight, *given)
+            agrees(backward, scalar, x[0], targets[3], total_weight, *given)
+            plane = torch.full((2, 2, 1), gradient, dtype=dtype) if reduction == NONE else scalar
+            two = lambda *args: backward(*args, aten_op=aten.nll_loss2d_backward, ignored=2)  # noqa: E731
+            image = torch.randn(2, 4, 2, 1, dtype=dtype)
+            agrees(two, plane, image, targets.clamp(min=0).reshape(2, 2, 1), total_weight, *given)
+    agrees(lambda g, x, t, w: aten.nll_loss_backward(g, x, t, None, SUM, -100, w), x[0, 0], x[:0], targets[:0], x[0, 0])
