@@ -168,6 +168,18 @@ def _classes(given: Mapping[str, Any]) -> str | None:
     return None
 
 
+@_RULES.register("_grouped_mm")
+def _groups(given: Mapping[str, Any]) -> str | None:
+    offs, x, y = given["offs"], given["self"], given["mat2"]
+    if offs is None or offs.dim() != 1 or not offs.numel():
+        return None
+    ends = offs.tolist()
+    length = y.shape[-1] if x.dim() == 3 else x.shape[1 if y.dim() == 2 else 0]
+    if ends == sorted(ends) and ends[0] >= 0 and ends[-1] <= length:
+        return None
+    return "grouped_mm: the ends of the groups fall, or lie outside of what is divided into groups"
+
+
 @_RULES.register("logit_backward")
 def _bound(given: Mapping[str, Any]) -> str | None:
     if given["eps"] is not None and math.isnan(given["eps"]):

@@ -218,12 +218,12 @@ def name_of(function: Any) -> str | None:
 _PRIVATE = """
     _adaptive_avg_pool2d _adaptive_avg_pool3d _assert_async _assert_scalar _batch_norm_no_update _batch_norm_with_update
     _batch_norm_with_update_functional _cdist_forward _chunk_cat _conj _conj_copy _conj_physical _embedding_bag
-    _embedding_bag_forward_only _fft_c2c _fft_c2r _fft_r2c _int_mm _linalg_det _linalg_eigh _linalg_slogdet
+    _embedding_bag_forward_only _fft_c2c _fft_c2r _fft_r2c _grouped_mm _int_mm _linalg_det _linalg_eigh _linalg_slogdet
     _linalg_solve_ex _linalg_svd _local_scalar_dense _log_softmax _log_softmax_backward_data _native_batch_norm_legit
     _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _neg_view _neg_view_copy _pdist_forward
-    _prelu_kernel _safe_softmax _softmax _softmax_backward_data _stack _standard_gamma _to_copy _trilinear _unique
-    _unique2 _unsafe_index _unsafe_index_put _unsafe_masked_index _unsafe_masked_index_put_accumulate _unsafe_view
-    _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d
+    _prelu_kernel _safe_softmax _scaled_mm _softmax _softmax_backward_data _stack _standard_gamma _to_copy _trilinear
+    _unique _unique2 _unsafe_index _unsafe_index_put _unsafe_masked_index _unsafe_masked_index_put_accumulate
+    _unsafe_view _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d
     _upsample_nearest_exact3d _weight_norm
 """
 PRIVATE_OPERATORS = frozenset(_PRIVATE.split())

@@ -80,3 +80,24 @@ WIDENED_CASTS = Trait(
     effect="The float64 run calls the method that is given here.",
     read_by=("conformance.oracle.reference.widen",),
 )
+
+WITHOUT_FLOAT64 = Trait(
+    "Takes no float64 in eager",
+    Names.ATEN,
+    each(
+        _scaled_mm="(self * scale_a) @ (mat2 * scale_b) + bias, divided by scale_result where the result is float8",
+        _grouped_mm="the product of each group, whose rows, columns or inner dim offs tells",
+    ),
+    reason=(
+        "Its kernels are for float8, or for float32 and 16 bits. They accumulate in float32, and round the result once."
+    ),
+    effect=(
+        "The float64 run computes the formula that is given here, and is told the dtypes that the program names. The "
+        "rounding model grants each step of it a rounding of float32, and the result one of its own dtype."
+    ),
+    read_by=(
+        "conformance.oracle.perturbation.rounding",
+        "conformance.oracle.reference.widen",
+        "conformance.oracle.reference.without_float64",
+    ),
+)

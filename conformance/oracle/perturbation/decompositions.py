@@ -21,6 +21,7 @@ from torchstone.conformance.oracle.op_traits.trait import Implementations
 from torchstone.conformance.oracle.perturbation.antialias import antialiased_ops
 from torchstone.conformance.oracle.perturbation.oscillatory_zeros import oscillating_ops
 from torchstone.conformance.oracle.pytree import leaves_of
+from torchstone.conformance.oracle.reference.without_float64 import formulas
 from torchstone.conformance.oracle.tolerances import FORMULA_TOLERANCE
 
 
@@ -32,7 +33,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     )  # half a second, and only for cases that need a referee
 
     table = {**decomposition_table, **recurrences(), **oscillating_ops(), torch.ops.aten.addbmm.default: _addbmm}
-    table |= {op: functools.partial(_density, op) for op in _histograms()} | antialiased_ops()
+    table |= {op: functools.partial(_density, op) for op in _histograms()} | antialiased_ops() | formulas()
     for name in NOT_DECOMPOSED.ops:
         operator, _, overload = name.partition(".")
         table.pop(getattr(getattr(torch.ops.aten, operator), overload), None)

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.modes import ComputingMode, unseen
-from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler._torch.operators import functional_form, schema_of
 from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision
 from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
 from torchstone.conformance.oracle.op_traits.order_of_terms import STORES_PARTIAL_RESULTS
+from torchstone.conformance.oracle.op_traits.references import WITHOUT_FLOAT64
 from torchstone.conformance.oracle.op_traits.rounding import ADDS_IN_FLOAT32, STABLE_BY_NORM, TRANSCENDENTAL
 from torchstone.conformance.oracle.overflow.products import Factors
 from torchstone.conformance.oracle.own_fault import raise_own_fault
@@ -176,6 +177,8 @@ class RandomRounding(ComputingMode):
                 return out
             if schema_of(func).is_mutable:  # and cannot be run again on what it has written to
                 return self._rounded(_written(func, args, kwargs), out)
+        if WITHOUT_FLOAT64.holds(func):
+            return self._by_formula(func, args, **kwargs)
         if schema_of(func).is_mutable:
             return self._written_to(func, args, kwargs)
         steps = self._decomposed(func, args, kwargs)
@@ -192,6 +195,18 @@ class RandomRounding(ComputingMode):
             read = [leaf for leaf in leaves_of(args, kwargs) if movable(leaf)]
             out = self._accumulated(func, args, kwargs, out, read, tensors)
         return map_leaves(functools.partial(self._round, inexact=inexact), out)
+
+    def _by_formula(self, func: Any, args: Any, out: Any = None, **kwargs: Any) -> Any:
+        """An op that eager has no float64 of, by its formula: steps of float32, and a result that is rounded once."""
+        own, plain = self.dtype, functional_form(func)
+        self._compute_in(torch.float32 if precision(own) < precision(torch.float32) else own)
+        try:
+            steps = self._decomposed(plain, args, kwargs)
+        finally:
+            self._compute_in(own)
+        steps = plain(*args, **kwargs) if steps is NotImplemented else steps
+        result = self._round(steps)
+        return result if out is None else out.resize_(result.shape).copy_(result)
 
     def _accumulated(
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, read: list[Tensor], results: list[Tensor]

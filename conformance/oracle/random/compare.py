@@ -32,13 +32,18 @@ from torchstone.conformance.execution.verdict import Kind, Outcome
 from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.oracle.compare import judge
 from torchstone.conformance.oracle.finding import Finding, Observed
-from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
 from torchstone.conformance.oracle.own_fault import raise_own_fault
 from torchstone.conformance.oracle.pytree import dense, flatten, paths, shape_of
 from torchstone.conformance.oracle.random.distribution import RUNS, SEEN, Sample, compare_distributions
 from torchstone.conformance.oracle.random.free_factors import Open, decide_all, open_numbers
 from torchstone.conformance.oracle.random.rounding_room import rounding_rooms
-from torchstone.conformance.oracle.random.unwritten import FILLS, calls_unwritten, run_filled, unwritten_elements
+from torchstone.conformance.oracle.random.unwritten import (
+    FILLS,
+    calls_unwritten,
+    gives_unwritten,
+    run_filled,
+    unwritten_elements,
+)
 from torchstone.conformance.oracle.random.work import affordable, work
 from torchstone.conformance.oracle.reference.shared import made_once
 from torchstone.conformance.program.case import Case
@@ -177,7 +182,7 @@ def _has_unwritten(case: Case) -> bool:
 
 def _unwritten(case: Case, expected: Observed, actual: Observed, masks: list[Tensor | None]) -> Finding:
     """Compare what was written of results, some of whose memory was not: where ``masks`` have it."""
-    call = next(call for call in case.program.every_call if UNINITIALIZED.has(call.operator))
+    call = next(call for call in case.program.every_call if gives_unwritten(call))
     untested = _untested(f"random: {call.target} gives memory nobody wrote to")
     outputs = flatten(expected.outputs)
     open_ones = [mask is not None and bool(mask.numel()) and bool(mask.all()) for mask in masks[: len(outputs)]]

@@ -17,12 +17,26 @@ from torch import Tensor
 from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.oracle.equality import same_bits
-from torchstone.conformance.oracle.op_traits.undetermined import UNINITIALIZED
+from torchstone.conformance.oracle.op_traits.trait import Implementations
+from torchstone.conformance.oracle.op_traits.undetermined import LEAVES_PARTS_UNWRITTEN, UNINITIALIZED
 from torchstone.conformance.oracle.pytree import dense, flatten
-from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.program import Call, Program
 
 FILLS = ((101.0, 101), (math.nan, 0), (0.0, 1), (math.inf, 3), (-math.inf, 7))
 """What floats, and what integers, are filled with: true and false, and on both sides of any number."""
+
+_PARTS: Implementations[Callable[..., Tensor | None]] = Implementations(LEAVES_PARTS_UNWRITTEN)
+"""From what an operator gives and its arguments to the part of it that was not written, as a view."""
+
+
+@_PARTS.register("_grouped_mm")
+def _in_no_group(
+    out: Tensor, self: Tensor, mat2: Tensor, offs: Tensor | None = None, *_: Any, **__: Any
+) -> Tensor | None:
+    if offs is None or self.dim() == mat2.dim():
+        return None
+    end = int(offs[-1]) if offs.numel() else 0
+    return out[end:] if self.dim() == 2 else out[:, end:]
 
 
 class _Fill(ComputingMode):
@@ -33,6 +47,10 @@ class _Fill(ComputingMode):
         self._fill = fill
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if (part := _PARTS.of(func)) is not None:
+            out = func(*args, **(kwargs or {}))
+            rest = part(out, *args, **(kwargs or {}))
+            return out if rest is None else (rest.fill_(self._fill[0]), out)[1]
         if not UNINITIALIZED.holds(func):
             return func(*args, **(kwargs or {}))
         before = _elements(args[0]) if base_name(func).startswith("resize") else 0
@@ -47,9 +65,17 @@ def _elements(tensor: Tensor) -> int:
     return tensor.untyped_storage().nbytes() // tensor.element_size()
 
 
+_OPERATORS = {name.rpartition(".")[2] for trait in (UNINITIALIZED, LEAVES_PARTS_UNWRITTEN) for name in trait.ops}
+
+
+def gives_unwritten(call: Call) -> bool:
+    """Whether a call may give memory that nobody wrote to."""
+    return call.operator in _OPERATORS
+
+
 def calls_unwritten(program: Program) -> bool:
     """Whether a program calls what gives memory that nobody wrote to."""
-    return any(UNINITIALIZED.has(call.operator) for call in program.every_call)
+    return any(map(gives_unwritten, program.every_call))
 
 
 def filled(program: Program, fill: tuple[float, int] = FILLS[0]) -> Callable[..., Any]:

@@ -41,6 +41,7 @@ from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
 from torchstone.conformance.oracle.reference.documented_formulas import ByDocumentedFormulas
 from torchstone.conformance.oracle.reference.scatter import SEED, ElementByElement, Scatter, one_run
 from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_default, widen_inputs, widen_program
+from torchstone.conformance.oracle.reference.without_float64 import WithoutFloat64
 from torchstone.conformance.oracle.tolerances import SPREAD_FACTOR, SUB_ULP_STEP, real_dtype
 from torchstone.conformance.oracle.ulp import precision
 from torchstone.conformance.program.program import Program
@@ -226,7 +227,7 @@ class Referee:
         program, _ = self.twin
         # Eager's own runs come first: float64 is not its default.
         after = AlignPhases(self.factorizations) if self.factorizations else None
-        with float64_by_default():
+        with float64_by_default(), WithoutFloat64():
             return self._run(program, args, mode, after)
 
     @functools.cached_property

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
-from torchstone.conformance.oracle.op_traits.references import WIDENED_CASTS
-from torchstone.conformance.program.program import Program
+from torchstone.conformance.oracle.op_traits.references import WIDENED_CASTS, WITHOUT_FLOAT64
+from torchstone.conformance.program.program import Call, Program
 
 
 class NoTwin(Exception):
@@ -35,16 +35,19 @@ def wider(dtype: torch.dtype) -> torch.dtype:
 
 
 def widen_program(program: Program) -> Program:
-    """The program with dtype arguments and casts widened."""
+    """The program with dtype arguments and casts widened, but for those that a formula reads (``without_float64``)."""
 
     def leaf(value: Any) -> Any:
         if isinstance(value, Program):
             return widen_program(value)
         return wider(value) if isinstance(value, torch.dtype) else value
 
-    return program.rewrite(
-        lambda call: replace(call.map_arguments(leaf), target=_WIDENED.get(call.target, call.target))
-    )
+    def widened(call: Call) -> Call:
+        if WITHOUT_FLOAT64.has(call.operator):
+            return call
+        return replace(call.map_arguments(leaf), target=_WIDENED.get(call.target, call.target))
+
+    return program.rewrite(widened)
 
 
 def widen_inputs(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:

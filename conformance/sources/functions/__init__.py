@@ -11,6 +11,7 @@ from typing import Any
 from torchstone.conformance.program.literals import ProgramError
 from torchstone.conformance.sources import opinfo
 from torchstone.conformance.sources.functions.layers import LAYERS
+from torchstone.conformance.sources.functions.products import PRODUCTS
 from torchstone.conformance.sources.functions.recurrent import RECURRENT
 from torchstone.conformance.sources.functions.row import Function
 from torchstone.conformance.sources.functions.tensors import TENSORS
@@ -18,7 +19,7 @@ from torchstone.conformance.sources.functions.values import VALUES
 from torchstone.conformance.sources.op_database import OpDatabase
 
 SOURCE = "functions"
-ROWS: tuple[Function, ...] = (*LAYERS, *RECURRENT, *VALUES, *TENSORS)
+ROWS: tuple[Function, ...] = (*LAYERS, *PRODUCTS, *RECURRENT, *VALUES, *TENSORS)
 
 
 def _load() -> Iterator[Any]:

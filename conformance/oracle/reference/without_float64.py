@@ -1,0 +1,90 @@
+"""Operators whose eager kernels take no float64, by the formulas that PyTorch documents.
+
+The float64 run of a program has no kernel to call for them: products of float8 numbers, and products by groups, as
+experts are computed. Each is a few ATen ops that have float64, on operands that are float64 already. What a formula is
+told of a dtype is what the program says (``widen_program`` leaves it): it may decide what is computed.
+
+    _scaled_mm(a, b, scale_a, scale_b, bias)      (a * scale_a) @ (b * scale_b) + bias
+    _grouped_mm(a, b, offs)                       a[start:end] @ b[group], of each group
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.compiler._torch.modes import ComputingMode
+from torchstone.conformance.oracle.op_traits.references import WITHOUT_FLOAT64
+from torchstone.conformance.oracle.op_traits.trait import Implementations
+
+Formula = Callable[..., Tensor]
+FORMULAS: Implementations[Formula] = Implementations(WITHOUT_FLOAT64)
+
+
+class WithoutFloat64(ComputingMode):
+    """Runs what is inside it with these operators by their formulas."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        given = dict(kwargs or {})
+        formula = FORMULAS.of(func)
+        if formula is None:
+            return func(*args, **given)
+        out = given.pop("out", None)
+        result = formula(*args, **given)
+        return result if out is None else out.resize_(result.shape).copy_(result)
+
+
+@functools.cache
+def formulas() -> dict[Any, Formula]:
+    """The formulas by the overloads that return what they compute."""
+    packets = {name: getattr(torch.ops.aten, name, None) for name in FORMULAS.functions}
+    return {packet.default: FORMULAS.functions[name] for name, packet in packets.items() if packet is not None}
+
+
+@FORMULAS.register("_scaled_mm")
+def _scaled_product(
+    self: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None,
+    scale_result: Tensor | None = None, out_dtype: torch.dtype | None = None, use_fast_accum: bool = False,
+) -> Tensor:  # fmt: skip
+    """Each operand times its scale: one number, or one for each row of the first and each column of the second.
+
+    Eager divides by ``scale_result`` only where a dtype of float8 is named.
+    """
+    out = (self * _one_or_each(scale_a)) @ (mat2 * _one_or_each(scale_b))
+    out = out if bias is None else out + bias
+    if scale_result is None or out_dtype is None or out_dtype.itemsize > 1:
+        return out
+    return out / _one_or_each(scale_result)
+
+
+def _one_or_each(scale: Tensor) -> Tensor:
+    return scale.reshape(()) if scale.numel() == 1 else scale
+
+
+@FORMULAS.register("_grouped_mm")
+def _product_by_groups(
+    self: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: None = None, out_dtype: torch.dtype | None = None
+) -> Tensor:
+    """``offs`` has the end of each group, along the one dim of length that all groups share. 0 for what is in none."""
+    if offs is None:
+        return torch.bmm(self, mat2)
+    ends = offs.tolist()
+    groups = list(enumerate(zip([0, *ends], ends, strict=False)))
+    if mat2.dim() == 3:
+        parts = [self[start:end] @ mat2[group] for group, (start, end) in groups]
+        return _padded(parts, 0, self.new_zeros(self.shape[0], mat2.shape[2]))
+    if self.dim() == 3:
+        parts = [self[group] @ mat2[:, start:end] for group, (start, end) in groups]
+        return _padded(parts, 1, self.new_zeros(self.shape[1], mat2.shape[1]))
+    products = [self[:, start:end] @ mat2[start:end] for _, (start, end) in groups]
+    return torch.stack(products) if products else self.new_zeros(0, self.shape[0], mat2.shape[1])
+
+
+def _padded(parts: list[Tensor], dim: int, like: Tensor) -> Tensor:
+    """The parts one after the other, and zeros up to the size of ``like``."""
+    written = sum(part.shape[dim] for part in parts)
+    return torch.cat([*parts, like.narrow(dim, written, like.shape[dim] - written)], dim)
