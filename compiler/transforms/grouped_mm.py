@@ -29,12 +29,16 @@ def grouped_mm(
     if offs is None:
         return torch.matmul(self, mat2)
     if self.dim() == 2 and mat2.dim() == 2:
+        length = min(self.shape[1], mat2.shape[0])  # what lies behind all groups need not be as much in both
+        self, mat2 = self[:, :length], mat2[:length]
         inside = _members(offs, self.shape[1])
         left = torch.where(inside[:, None, :], self, torch.zeros_like(self))
         right = torch.where(inside[:, :, None], mat2, torch.zeros_like(mat2))
         return torch.matmul(left, right)  # both: of another group's, 0 times infinity is no 0
     products = torch.matmul(self, mat2)
     rows = self.dim() == 2
+    if not offs.shape[0]:
+        return self.new_zeros((self.shape[0] if rows else self.shape[1], mat2.shape[-1]))
     members = _members(offs, products.shape[1 if rows else 2])
     # Where an end lies before the one of the group before, what both have is the later one's.
     number = torch.arange(offs.shape[0], device=offs.device)

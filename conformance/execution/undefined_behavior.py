@@ -174,10 +174,18 @@ def _groups(given: Mapping[str, Any]) -> str | None:
     if offs is None or offs.dim() != 1 or not offs.numel():
         return None
     ends = offs.tolist()
-    length = y.shape[-1] if x.dim() == 3 else x.shape[1 if y.dim() == 2 else 0]
+    length = y.shape[-1] if x.dim() == 3 else x.shape[0] if y.dim() == 3 else min(x.shape[1], y.shape[0])
     if ends == sorted(ends) and ends[0] >= 0 and ends[-1] <= length:
         return None
     return "grouped_mm: the ends of the groups fall, or lie outside of what is divided into groups"
+
+
+@_RULES.register("_scaled_mm")
+def _result(given: Mapping[str, Any]) -> str | None:
+    dtype = given["out_dtype"]
+    if dtype is None or dtype.is_floating_point:
+        return None
+    return "_scaled_mm: eager's kernel for the CPU takes a dtype of the result that is documented for none"
 
 
 @_RULES.register("logit_backward")

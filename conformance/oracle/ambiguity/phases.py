@@ -77,7 +77,7 @@ def phase_choices(recorded: list[Any], expected: list[Any], actual: list[Any]) -
     Of several factorizations all take them, or the last alone, whose vectors a result is made of: what undoes the
     phases of those before it (U of ``svd(Q^H A)`` in ``Q U``) mixes them, and leaves others than were asked for.
     """
-    for mine, given in zip(expected, actual, strict=True):
+    for mine, given in zip(expected, actual, strict=True) if recorded else ():
         if not (_columns(mine) and _columns(given)) or mine.shape != given.shape or mine.dtype != given.dtype:
             continue
         phase = _phase(mine.resolve_conj(), given.resolve_conj())

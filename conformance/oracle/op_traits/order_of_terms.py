@@ -53,6 +53,7 @@ SEVERAL_FORMULAS = Trait(
         addmm=_SCALED,
         addmv=_SCALED,
         baddbmm=_SCALED,
+        _scaled_mm="the scales times the operands, or times the product",
     ),
     reason=(
         "A norm is (x - mean) * rstd * weight + bias, or the line x * a + b of the same; factors are multiplied before "

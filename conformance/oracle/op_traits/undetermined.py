@@ -103,6 +103,7 @@ UNDEFINED_BEHAVIOR = Trait(
         _batch_norm_no_update="as native_batch_norm",
         _chunk_cat="tensors without a dim: eager reads sizes that there are none of",
         _ctc_loss="a target that is none of the classes",
+        _scaled_mm="a dtype of the result that is no floating one",
         _grouped_mm="ends of groups that fall, or lie outside of the operand",
         _fft_c2r="three dims or more, one of them long",
         binomial="a count of NaN: eager does not return",

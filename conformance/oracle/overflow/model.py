@@ -211,7 +211,7 @@ class RandomOverflow(RandomRounding):
         scaled = tree_flatten(func(*given, **named))[0]
         return tree_unflatten([restored(*row) for row in zip(leaves, scaled, degrees, strict=True)], spec)
 
-    def _stands_for(self, key: Any, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+    def _agrees(self, key: Any, func: Any, rule: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """A decomposition of moments stands for the op if it does for numbers of ordinary size, whatever infinities and
         what cancels beside large numbers set apart; in float64 any does that is the op where nothing overflows."""
         ordinary = holds_any((SEVERAL_FORMULAS, MOMENTS), func)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.oracle.perturbation.draws import LARGEST, DrawStream
-from torchstone.conformance.oracle.ulp import precision, step, ulp
+from torchstone.conformance.oracle.ulp import precision, step, ulp, wide
 
 NEARBY = 8
 """In ULPs: how far away eager's errors are looked at."""
@@ -34,7 +34,8 @@ def a_few_ulps(tensor: Tensor, dtype: torch.dtype, generator: torch.Generator) -
     moved = tensor
     for _ in range(NEARBY):
         moved = step(moved, torch.randint(-1, 2, tensor.shape, generator=generator))
-    return torch.where(torch.isfinite(moved) & (tensor != 0), moved, tensor)
+    numbers, others = wide(tensor), wide(moved)  # PyTorch knows little of float8
+    return torch.where(torch.isfinite(others) & (numbers != 0), others, numbers).to(tensor.dtype)
 
 
 def part_of_an_ulp(tensor: Tensor, dtype: torch.dtype, kind: str, generator: torch.Generator, part: float) -> Tensor:

@@ -33,7 +33,7 @@ from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.oracle.compare import judge
 from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.own_fault import raise_own_fault
-from torchstone.conformance.oracle.pytree import dense, flatten, paths, shape_of
+from torchstone.conformance.oracle.pytree import dense, flatten, map_leaves, paths, shape_of
 from torchstone.conformance.oracle.random.distribution import RUNS, SEEN, Sample, compare_distributions
 from torchstone.conformance.oracle.random.free_factors import Open, decide_all, open_numbers
 from torchstone.conformance.oracle.random.rounding_room import rounding_rooms
@@ -195,14 +195,9 @@ def _unwritten(case: Case, expected: Observed, actual: Observed, masks: list[Ten
     if drew():
         return untested
     left, given = (flatten((run.outputs, run.inputs)) for run in (expected, actual))
-    right = [_with_masked(*leaf) for leaf in zip(given, left, masks, strict=True)]
-    count = len(outputs)
-    finding = judge(
-        case.program,
-        case.args,
-        Observed(_tree(left[:count]), tuple(left[count:])),
-        Observed(_tree(right[:count]), tuple(right[count:])),
-    )
+    right = iter([_with_masked(*leaf) for leaf in zip(given, left, masks, strict=True)])
+    filled = map_leaves(lambda _: next(right), actual.outputs)
+    finding = judge(case.program, case.args, expected, Observed(filled, tuple(right)))
     note = {"unwritten": sum(int(mask.sum()) for mask in masks if mask is not None)}
     return replace(finding, evidence=finding.evidence | note)
 
@@ -210,10 +205,6 @@ def _unwritten(case: Case, expected: Observed, actual: Observed, masks: list[Ten
 def _with_masked(leaf: Any, eagers: Any, mask: Tensor | None) -> Any:
     """A leaf with eager's numbers where nobody wrote any."""
     return leaf if mask is None or not bool(mask.any()) else torch.where(mask, dense(eagers), dense(leaf))
-
-
-def _tree(leaves: list[Any]) -> Any:
-    return leaves[0] if len(leaves) == 1 else leaves
 
 
 class BackendRaised(Exception):

@@ -1,8 +1,9 @@
 """Operators whose eager kernels take no float64, by the formulas that PyTorch documents.
 
 The float64 run of a program has no kernel to call for them: products of float8 numbers, and products by groups, as
-experts are computed. Each is a few ATen ops that have float64, on operands that are float64 already. What a formula is
-told of a dtype is what the program says (``widen_program`` leaves it): it may decide what is computed.
+experts are computed. Each is a few ATen ops that have float64. Of the operands that eager takes a formula computes in
+float32, and does not round the result. What it is told of a dtype is what the program says (``widen_program`` leaves
+it): it may decide what is computed.
 
     _scaled_mm(a, b, scale_a, scale_b, bias)      (a * scale_a) @ (b * scale_b) + bias
     _grouped_mm(a, b, offs)                       a[start:end] @ b[group], of each group
@@ -45,16 +46,16 @@ def formulas() -> dict[Any, Formula]:
     return {packet.default: FORMULAS.functions[name] for name, packet in packets.items() if packet is not None}
 
 
-@FORMULAS.register("_scaled_mm")
-def _scaled_product(
-    self: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None,
+def scaled_product(
+    multiply: Formula, self: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None,
     scale_result: Tensor | None = None, out_dtype: torch.dtype | None = None, use_fast_accum: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Each operand times its scale: one number, or one for each row of the first and each column of the second.
+    """A product with a scale of each operand: one number, or one for each row of the first, column of the second.
 
     Eager divides by ``scale_result`` only where a dtype of float8 is named.
     """
-    out = (self * _one_or_each(scale_a)) @ (mat2 * _one_or_each(scale_b))
+    wide = scale_a.dtype
+    out = multiply(self.to(wide), mat2.to(wide), *map(_one_or_each, (scale_a, scale_b)))
     out = out if bias is None else out + bias
     if scale_result is None or out_dtype is None or out_dtype.itemsize > 1:
         return out
@@ -63,6 +64,13 @@ def _scaled_product(
 
 def _one_or_each(scale: Tensor) -> Tensor:
     return scale.reshape(()) if scale.numel() == 1 else scale
+
+
+def _operands_scaled(x: Tensor, y: Tensor, scale_x: Tensor, scale_y: Tensor) -> Tensor:
+    return (x * scale_x) @ (y * scale_y)
+
+
+FORMULAS.register("_scaled_mm")(functools.partial(scaled_product, _operands_scaled))
 
 
 @FORMULAS.register("_grouped_mm")

@@ -49,3 +49,16 @@ def test_what_is_not_finite_stays_in_its_group(form: str) -> None:
     offs = ends(2, 5, 8)
     exe = compile(multiply, (x, y, offs), "linalg")
     torch.testing.assert_close(exe(x, y, offs), multiply(x, y, offs), equal_nan=True)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_lies_behind_all_groups_is_ignored(target: str) -> None:
+    x, y, offs = torch.randn(4, 8), torch.randn(12, 8), ends(2, 7)
+    torch.testing.assert_close(compile(multiply, (x, y, offs), target)(x, y, offs), multiply(x, y, offs))
+
+
+@pytest.mark.parametrize("shapes", [((8, 4), (0, 4, 8)), ((0, 8, 4), (4, 8)), ((4, 8), (8, 4))])
+def test_products_of_no_groups(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    x, y = map(torch.randn, shapes)
+    exe = compile(multiply, (x, y, ends()), "linalg")
+    assert exe(x, y, ends()).shape == multiply(x, y, ends()).shape
