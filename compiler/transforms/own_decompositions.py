@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler.diagnostics import Unsupported
+
 
 def _conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """[time, batch, channels], a weight [kernel, channels, out]: each of its matrices multiplies the times it meets.
@@ -88,6 +90,22 @@ def _kaiser(n: Tensor, steps: int, beta: float = 12.0) -> Tensor:
     return (bell / torch.special.i0(torch.full((), beta, dtype=wide))).to(dtype)
 
 
+_BY_ONE_SCALE = {0, 1}
+"""``ScalingType``: TensorWise and RowWise."""
+
+
+def _scaled_mm_by_recipes(
+    self: Tensor, mat2: Tensor, scale_a: list[Tensor], recipe_a: list[int], swizzle_a: list[int],
+    scale_b: list[Tensor], recipe_b: list[int], swizzle_b: list[int], bias: Tensor | None,
+    out_dtype: torch.dtype | None, contraction_dim: Sequence[int] = (), use_fast_accum: bool = False,
+) -> Tensor:  # fmt: skip
+    """With one scale of each operand, of all of it or of each row, it is ``_scaled_mm``. A CPU has no other."""
+    plain = len(scale_a) == len(scale_b) == 1 and {*recipe_a, *recipe_b} <= _BY_ONE_SCALE
+    if not plain or any((*swizzle_a, *swizzle_b)) or tuple(contraction_dim) not in ((), (1, 0)):
+        raise Unsupported("nn.functional.scaled_mm: scales of blocks, or other dims to contract", stage="contract")
+    return torch._scaled_mm(self, mat2, scale_a[0], scale_b[0], bias, None, out_dtype, use_fast_accum)
+
+
 def own_decompositions() -> Mapping[Any, Callable[..., Any]]:
     """By overload."""
     aten = torch.ops.aten
@@ -95,7 +113,9 @@ def own_decompositions() -> Mapping[Any, Callable[..., Any]]:
         aten.bartlett_window: _bartlett, aten.blackman_window: _blackman, aten.hamming_window: _hamming,
         aten.kaiser_window: _kaiser,
     }  # fmt: skip
+    by_recipes = getattr(aten, "_scaled_mm_v2", None)  # not in every release of PyTorch
     return {
+        **({by_recipes.default: _scaled_mm_by_recipes} if by_recipes is not None else {}),
         aten.conv_tbc.default: _conv_tbc,
         aten.isin.Scalar_Tensor: _isin_of_number,
         aten.affine_grid_generator.default: _affine_grid_generator,

@@ -180,12 +180,12 @@ def _groups(given: Mapping[str, Any]) -> str | None:
     return "grouped_mm: the ends of the groups fall, or lie outside of what is divided into groups"
 
 
-@_RULES.register("_scaled_mm")
+@_RULES.register("_scaled_mm", "_scaled_mm_v2")
 def _result(given: Mapping[str, Any]) -> str | None:
     dtype = given["out_dtype"]
     if dtype is None or dtype.is_floating_point:
         return None
-    return "_scaled_mm: eager's kernel for the CPU takes a dtype of the result that is documented for none"
+    return f"{given['operator']}: eager's kernel for the CPU takes a dtype of the result that is documented for none"
 
 
 @_RULES.register("logit_backward")

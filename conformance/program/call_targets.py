@@ -221,8 +221,8 @@ _PRIVATE = """
     _embedding_bag_forward_only _fft_c2c _fft_c2r _fft_r2c _grouped_mm _int_mm _linalg_det _linalg_eigh _linalg_slogdet
     _linalg_solve_ex _linalg_svd _local_scalar_dense _log_softmax _log_softmax_backward_data _native_batch_norm_legit
     _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _neg_view _neg_view_copy _pdist_forward
-    _prelu_kernel _safe_softmax _scaled_mm _softmax _softmax_backward_data _stack _standard_gamma _to_copy _trilinear
-    _unique _unique2 _unsafe_index _unsafe_index_put _unsafe_masked_index _unsafe_masked_index_put_accumulate
+    _prelu_kernel _safe_softmax _scaled_mm _scaled_mm_v2 _softmax _softmax_backward_data _stack _standard_gamma _to_copy
+    _trilinear _unique _unique2 _unsafe_index _unsafe_index_put _unsafe_masked_index _unsafe_masked_index_put_accumulate
     _unsafe_view _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d
     _upsample_nearest_exact3d _weight_norm
 """

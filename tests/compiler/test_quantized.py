@@ -155,6 +155,9 @@ SCALED: dict[str, dict[str, Any]] = {
     "float8 by its scale": {
         "scale_a": ONE, "scale_b": HALF, "scale_result": torch.tensor(4.0), "out_dtype": torch.float8_e5m2,
     },
+    "another float8 by a scale": {
+        "scale_a": ONE, "scale_b": HALF, "scale_result": torch.tensor(4.0), "out_dtype": torch.float8_e4m3fnuz,
+    },
     "a dtype that is not named": {"scale_a": ONE, "scale_b": HALF, "scale_result": torch.tensor(4.0)},
     "too large for float8": {"scale_a": torch.tensor(64.0), "scale_b": torch.tensor(64.0)},
     "a scale that is not used": {

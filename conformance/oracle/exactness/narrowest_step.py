@@ -26,6 +26,7 @@ from torchstone.compiler._torch.operators import base_name, schema_of
 from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.oracle.exactness.steps import combines_by_argument, never_rounds
+from torchstone.conformance.oracle.op_traits.references import WITHOUT_FLOAT64
 from torchstone.conformance.oracle.op_traits.rounding import CONVERSIONS
 from torchstone.conformance.oracle.op_traits.trait import names_of
 from torchstone.conformance.oracle.perturbation.decompositions import decompositions
@@ -137,7 +138,10 @@ class RecordPrecision(ComputingMode):
         if rounded is not None and not conversion:
             rounded = narrower(rounded, _within(func, args, kwargs, operands, rounded))
         if rounded is not None:
-            self._note(rounded, conversion, results, inputs)
+            self._note(rounded, conversion, results)
+            for index in inputs:
+                read = _operands_in(func, rounded)
+                self._read[index] = narrower(self._read.get(index), read) or read
             dtype, inputs = narrower(dtype, rounded), frozenset()
         elif base_name(func) in ("_local_scalar_dense", "item"):
             for operand in operands:
@@ -149,12 +153,10 @@ class RecordPrecision(ComputingMode):
                 past.dtype, past.inputs = narrower(past.dtype, dtype), past.inputs | inputs
         return out
 
-    def _note(self, dtype: torch.dtype, conversion: bool, results: list[Tensor], inputs: frozenset[int]) -> None:
+    def _note(self, dtype: torch.dtype, conversion: bool, results: list[Tensor]) -> None:
         self._at.dtype, self.narrowest = narrower(self._at.dtype, dtype), narrower(self.narrowest, dtype)
         self._at.converts &= conversion
         self._at.conversions |= {self._key(result) for result in results} if conversion else set()
-        for index in inputs:
-            self._read[index] = narrower(self._read.get(index), dtype) or dtype
 
 
 class _Narrowest(ComputingMode):
@@ -168,6 +170,12 @@ class _Narrowest(ComputingMode):
         operands, results = ([leaf for leaf in tree_leaves(each) if isinstance(leaf, Tensor)] for each in (args, out))
         self.found = narrower(self.found, _rounds_to(func, args, kwargs, operands, results)[0])
         return out
+
+
+def _operands_in(func: Any, rounded: torch.dtype) -> torch.dtype:
+    """The dtype that an op takes its operands in: float32 of those that round their results alone."""
+    widened = WITHOUT_FLOAT64.holds(func) and precision(rounded) < precision(torch.float32)
+    return torch.float32 if widened else rounded
 
 
 def _within(

@@ -40,6 +40,7 @@ MOMENTS = Trait(
 )
 
 _SCALED = "alpha times the sum of the products, or the sum of alpha times each"
+_OF_FLOAT8 = "the scales times the operands, or times the product"
 SEVERAL_FORMULAS = Trait(
     "Is computed by several formulas",
     Names.ATEN,
@@ -53,7 +54,8 @@ SEVERAL_FORMULAS = Trait(
         addmm=_SCALED,
         addmv=_SCALED,
         baddbmm=_SCALED,
-        _scaled_mm="the scales times the operands, or times the product",
+        _scaled_mm=_OF_FLOAT8,
+        _scaled_mm_v2=_OF_FLOAT8,
     ),
     reason=(
         "A norm is (x - mean) * rstd * weight + bias, or the line x * a + b of the same; factors are multiplied before "

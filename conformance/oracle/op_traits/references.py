@@ -85,7 +85,9 @@ WITHOUT_FLOAT64 = Trait(
     "Takes no float64 in eager",
     Names.ATEN,
     each(
-        _scaled_mm="(self * scale_a) @ (mat2 * scale_b) + bias, divided by scale_result where the result is float8",
+        _scaled_mm="(self * scale_a) @ (mat2 * scale_b) + bias; divided by scale_result where float8_e4m3fn or "
+        "float8_e5m2 is named for the result",
+        _scaled_mm_v2="as _scaled_mm, without scale_result",
         _grouped_mm="the product of each group, whose rows, columns or inner dim offs tells",
     ),
     reason=(
@@ -93,9 +95,11 @@ WITHOUT_FLOAT64 = Trait(
     ),
     effect=(
         "The float64 run computes the formula that is given here, and is told the dtypes that the program names. The "
-        "rounding model grants each step of it a rounding of float32, and the result one of its own dtype."
+        "rounding model grants each step of it a rounding of float32, and the result one of its own dtype. Operands "
+        "are known to an ULP of float32."
     ),
     read_by=(
+        "conformance.oracle.exactness.narrowest_step",
         "conformance.oracle.perturbation.rounding",
         "conformance.oracle.reference.widen",
         "conformance.oracle.reference.without_float64",

@@ -104,6 +104,7 @@ UNDEFINED_BEHAVIOR = Trait(
         _chunk_cat="tensors without a dim: eager reads sizes that there are none of",
         _ctc_loss="a target that is none of the classes",
         _scaled_mm="a dtype of the result that is no floating one",
+        _scaled_mm_v2="as _scaled_mm",
         _grouped_mm="ends of groups that fall, or lie outside of the operand",
         _fft_c2r="three dims or more, one of them long",
         binomial="a count of NaN: eager does not return",

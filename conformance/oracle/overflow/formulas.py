@@ -17,7 +17,7 @@ from torch import Tensor
 from torchstone.conformance.oracle.op_traits.order_of_terms import SEVERAL_FORMULAS
 from torchstone.conformance.oracle.op_traits.trait import Implementations
 from torchstone.conformance.oracle.perturbation.accumulation import arguments_of
-from torchstone.conformance.oracle.reference.without_float64 import scaled_product
+from torchstone.conformance.oracle.reference.without_float64 import product_by_recipes, scaled_product
 
 Formula: TypeAlias = Callable[..., Any]
 """From the op's decomposition and the arguments by name to what the op gives."""
@@ -88,7 +88,7 @@ def _product_scaled_first(batches: bool, steps: Callable[[], Any], given: dict[s
     return product if beta == 0 else base * beta + product  # NaN and infinities of what beta=0 multiplies do not count
 
 
-def _scaled_afterwards(at_once: bool, steps: Callable[[], Any], given: dict[str, Any]) -> Any:
+def _scaled_afterwards(formula: Formula, at_once: bool, steps: Callable[[], Any], given: dict[str, Any]) -> Any:
     """The scales times the product of the matrices, where the formula has them times the operands; ``at_once``: their
     own product first."""
 
@@ -96,7 +96,7 @@ def _scaled_afterwards(at_once: bool, steps: Callable[[], Any], given: dict[str,
         product = x @ y
         return product * (scale_x * scale_y) if at_once else product * scale_x * scale_y
 
-    return scaled_product(multiply, **given)
+    return formula(multiply, **given)
 
 
 _FORMS = (_documented, _scaled_first, _line)
@@ -112,4 +112,5 @@ FORMULAS.register("native_layer_norm")(tuple(functools.partial(_layer_norm, form
 FORMULAS.register("_softmax_backward_data")((_softmax_gradient,))
 FORMULAS.register("addmm", "addmv", "baddbmm")((functools.partial(_product_scaled_first, False),))
 FORMULAS.register("addbmm")((functools.partial(_product_scaled_first, True),))
-FORMULAS.register("_scaled_mm")(tuple(functools.partial(_scaled_afterwards, each) for each in (True, False)))
+for _name, _formula in (("_scaled_mm", scaled_product), ("_scaled_mm_v2", product_by_recipes)):
+    FORMULAS.register(_name)(tuple(functools.partial(_scaled_afterwards, _formula, each) for each in (True, False)))

@@ -52,12 +52,12 @@ def scaled_product(
 ) -> Tensor:  # fmt: skip
     """A product with a scale of each operand: one number, or one for each row of the first, column of the second.
 
-    Eager divides by ``scale_result`` only where a dtype of float8 is named.
+    Eager divides by ``scale_result`` only where one of two dtypes is named.
     """
     wide = scale_a.dtype
     out = multiply(self.to(wide), mat2.to(wide), *map(_one_or_each, (scale_a, scale_b)))
     out = out if bias is None else out + bias
-    if scale_result is None or out_dtype is None or out_dtype.itemsize > 1:
+    if scale_result is None or out_dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
         return out
     return out / _one_or_each(scale_result)
 
@@ -70,7 +70,18 @@ def _operands_scaled(x: Tensor, y: Tensor, scale_x: Tensor, scale_y: Tensor) -> 
     return (x * scale_x) @ (y * scale_y)
 
 
+def product_by_recipes(
+    multiply: Formula, self: Tensor, mat2: Tensor, scale_a: list[Tensor], recipe_a: list[int], swizzle_a: list[int],
+    scale_b: list[Tensor], recipe_b: list[int], swizzle_b: list[int], bias: Tensor | None, *_: Any, **__: Any,
+) -> Tensor:  # fmt: skip
+    """The same, as ``nn.functional.scaled_mm`` calls it; eager has kernels for one scale of each operand."""
+    if len(scale_a) != 1 or len(scale_b) != 1:
+        raise NotImplementedError("several scales of an operand")
+    return scaled_product(multiply, self, mat2, *scale_a, *scale_b, bias)
+
+
 FORMULAS.register("_scaled_mm")(functools.partial(scaled_product, _operands_scaled))
+FORMULAS.register("_scaled_mm_v2")(functools.partial(product_by_recipes, _operands_scaled))
 
 
 @FORMULAS.register("_grouped_mm")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 from torchstone.conformance.sources.functions.row import (
     OWN_DTYPE,
@@ -70,8 +73,23 @@ def _by_groups() -> Iterator[Given]:
     yield given(drawn(0, 8), drawn(2, 8, 8), offs=_ends(0, 0))
 
 
+def _scaled_mm(x: Tensor, y: Tensor, scale_x: Tensor, scale_y: Tensor, **options: Any) -> Tensor:
+    kinds = functional.ScalingType
+    recipe = kinds.TensorWise if scale_x.numel() == 1 and scale_y.numel() == 1 else kinds.RowWise
+    return functional.scaled_mm(x, y, scale_x, recipe, scale_y, recipe, **options)
+
+
+def _by_recipes() -> Iterator[Given]:
+    for options in ({}, {"output_dtype": torch.float32}, {"output_dtype": OWN_DTYPE}):
+        yield given(drawn(5, 16), drawn(16, 3), _number(0.25), _number(0.125), **options)
+        yield given(drawn(4, 33, strided=True), drawn(33, 6), _each(4, 1), _each(1, 6), **options)
+        yield given(drawn(3, 8), drawn(8, 7), _number(1.5), _number(0.0625), bias=drawn(7, dtype=torch.bfloat16),
+                    contraction_dim=(1, 0), **options)  # fmt: skip
+
+
 PRODUCTS = (
     Function("_int_mm", ("int8",), tuple(_of_int8()), differentiable=False),
     Function("_scaled_mm", FLOAT8, tuple(_scaled()), differentiable=False),
+    Function("nn.functional.scaled_mm", FLOAT8, tuple(_by_recipes()), differentiable=False, call=_scaled_mm),
     Function("nn.functional.grouped_mm", _GROUPED, tuple(_by_groups())),
 )

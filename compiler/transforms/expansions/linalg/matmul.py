@@ -111,7 +111,7 @@ def scaled_mm(
 ) -> Value:  # fmt: skip
     """Float8 by float8, added up in float32, each times its scale: one number, or one for each row of x, column of y.
 
-    Only a float8 result is divided by its scale, and only if its dtype is named: so does eager.
+    Only a result of the two float8 of OCP is divided by its scale, and only if its dtype is named: so does eager.
     """
 
     def scaled(value: Value, scale: Value) -> Value:
@@ -121,7 +121,8 @@ def scaled_mm(
     out = _product(b, scaled(x, scale_x), scaled(y, scale_y))
     if bias is not None:
         out = b.add(out, b.broadcast(b.cast(bias, dt.float32), out.shape, (1,)))
-    if scale_result is not None and out_dtype is not None and b.type.dtype.bits == 8:
+    divided = out_dtype is not None and b.type.dtype.name in ("float8_e4m3fn", "float8_e5m2")
+    if scale_result is not None and divided:
         out = b.div(out, b.broadcast(b.reshape(scale_result, ()), out.shape))
     return b.cast(out, b.type.dtype)
 
