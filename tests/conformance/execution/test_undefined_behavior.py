@@ -102,3 +102,41 @@ def test_counts_of_nan_and_levels_of_more_than_64_bits_are_no_case() -> None:
     assert not undefined_behavior(case(target, 1e15 * two, two, zero, args=(0, 0, 255)))
     for x in (1e30 * two, torch.inf * two, torch.nan * two):
         assert "64 bits" in undefined_behavior(case(target, x, two, zero, args=(0, 0, 255)))
+
+
+GROUPS = {"rows": ((8, 4), (3, 4, 8)), "columns": ((3, 8, 4), (4, 8)), "inner": ((4, 8), (8, 4))}
+
+
+@pytest.mark.parametrize("form", GROUPS)
+@pytest.mark.parametrize(
+    ("ends", "defined"),
+    [((2, 5, 8), True), ((0, 0, 3), True), ((5, 2, 8), False), ((-1, 2, 8), False), ((2, 5, 9), False)],
+)
+def test_groups_that_fall_or_lie_outside_are_no_case(form: str, ends: tuple[int, ...], defined: bool) -> None:
+    x, y = map(torch.ones, GROUPS[form])
+    offs = torch.tensor(ends, dtype=torch.int32)
+    for target in ("torch._grouped_mm", "torch.nn.functional.grouped_mm"):
+        call = Call(target, (Ref("x"), Ref("y")), {"offs": Ref("offs")}, "r")
+        inputs = {"x": x, "y": y, "offs": offs}
+        found = Case(Program(("x", "y", "offs"), (call,), Ref("r")), inputs, "test", "grouped_mm", "float32")
+        assert bool(undefined_behavior(found)) != defined
+
+
+def test_groups_behind_what_both_operands_have_are_no_case() -> None:
+    def of(last: int) -> str:
+        call = Call("torch._grouped_mm", (Ref("x"), Ref("y"), Ref("offs")), {}, "r")
+        inputs = {"x": torch.ones(4, 8), "y": torch.ones(12, 4), "offs": torch.tensor([last], dtype=torch.int32)}
+        return undefined_behavior(Case(Program(tuple(inputs), (call,), Ref("r")), inputs, "test", "mm", "float32"))
+
+    assert not of(8) and "lie outside" in of(12)
+
+
+def test_products_of_float8_in_integers_are_no_case() -> None:
+    def of(dtype: torch.dtype) -> str:
+        inputs = {"x": torch.ones(2, 2).to(torch.float8_e5m2), "one": torch.tensor(1.0)}
+        operands = (Ref("x"), Ref("x"), Ref("one"), Ref("one"))
+        call = Call("torch._scaled_mm", operands, {"out_dtype": dtype}, "r")
+        return undefined_behavior(Case(Program(tuple(inputs), (call,), Ref("r")), inputs, "test", "mm", "float8_e5m2"))
+
+    assert not of(torch.float32) and not of(torch.float8_e5m2)
+    assert "documented for none" in of(torch.int32) and of(torch.complex64)

@@ -26,7 +26,6 @@ _BY_REASON = {
         batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
         batch_norm_gather_stats_with_counts batch_norm_stats scaled_grouped_mm
     """,
-    "has no float64 for a verdict to go by": "grouped_mm scaled_mm",
     "reads the numbers of its operand by their address, which nothing captures": "choose_qparams_optimized",
     "gives what lies in memory around its operand": "slice_inverse",
     "takes functions: control flow has cases of its own": "while_loop",

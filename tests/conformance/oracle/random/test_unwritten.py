@@ -107,3 +107,31 @@ def test_a_variant_does_not_depend_on_what_lay_in_memory(name: str) -> None:
                     found.append((index, variant, getattr(changed, "reason", "") or run_case(changed, Eager()).outcome))
     assert found[: len(found) // 2] == found[len(found) // 2 :]
     assert any(what == "pass" for _, variant, what in found if variant == "lazy") or name == "empty_strided"
+
+
+def test_what_is_in_no_group_is_not_compared() -> None:
+    case = find_case("functions:nn.functional.grouped_mm:float32:3")
+    written = int(case.args[2][-1])
+    assert written == 5 and case.args[0].shape[0] == 6
+    mask = (masks(case) or [])[0]
+    assert mask is not None and mask[written:].all() and not mask[:written].any()
+
+    def backend(row: int, by: float) -> Outcome:
+        def wrong(*given: Tensor) -> Tensor:
+            out = case.program(*given).clone()
+            out[row] += by
+            return out
+
+        return run_case(case, running(wrong)).outcome
+
+    assert backend(5, 1.0) is Outcome.PASS
+    assert backend(4, 1.0) is Outcome.MISMATCH
+    assert backend(4, 0.0) is Outcome.PASS
+
+
+def test_a_gradient_of_rows_in_no_group_is_not_compared() -> None:
+    case = apply(find_case("functions:nn.functional.grouped_mm:float32:3"), "backward")
+    assert isinstance(case, Case)
+    kept = masks(case)
+    assert kept is not None and any(mask is not None and bool(mask.any()) for mask in kept)
+    assert run_case(case, Eager()).outcome in (Outcome.PASS, Outcome.FALLBACK)
