@@ -1,6 +1,7 @@
 """Public functions that PyTorch's op database has no record of, in the form of its records.
 
-A release of PyTorch that has a record of its own of a function, or has no such function, has no row of ours.
+A release of PyTorch that has a record of its own of a function, or has no such function, has no row of ours. Where that
+record has no sample of an overload, a row of another variant has.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 from torchstone.conformance.program.literals import ProgramError
 from torchstone.conformance.sources import opinfo
 from torchstone.conformance.sources.functions.layers import LAYERS
+from torchstone.conformance.sources.functions.overloads import OVERLOADS
 from torchstone.conformance.sources.functions.products import PRODUCTS
 from torchstone.conformance.sources.functions.recurrent import RECURRENT
 from torchstone.conformance.sources.functions.row import Function
@@ -19,13 +21,13 @@ from torchstone.conformance.sources.functions.values import VALUES
 from torchstone.conformance.sources.op_database import OpDatabase
 
 SOURCE = "functions"
-ROWS: tuple[Function, ...] = (*LAYERS, *PRODUCTS, *RECURRENT, *VALUES, *TENSORS)
+ROWS: tuple[Function, ...] = (*LAYERS, *OVERLOADS, *PRODUCTS, *RECURRENT, *VALUES, *TENSORS)
 
 
 def _load() -> Iterator[Any]:
     known = {info.name for info in opinfo.DATABASE.infos.values()}
     for row in ROWS:
-        if row.name not in known:
+        if row.variant or row.name not in known:
             try:
                 yield row.info()
             except ProgramError:  # this release has none

@@ -68,6 +68,8 @@ def _by_groups() -> Iterator[Given]:
     for ends in (_ends(3, 8), _ends(8, 8), _ends(0, 5)):
         yield given(drawn(2, 5, 16), drawn(16, 8), offs=ends)
         yield given(drawn(8, 8), drawn(8, 16), offs=ends)
+    yield given(drawn(4, 8), drawn(16, 8), offs=_ends(3, 8))  # of which one is longer
+    yield given(drawn(4, 8), drawn(8, 8), offs=_ends())
     yield given(drawn(3, 4, 8), drawn(3, 8, 16))
     yield given(drawn(4, 8), drawn(1, 8, 8), offs=_ends(4))
     yield given(drawn(0, 8), drawn(2, 8, 8), offs=_ends(0, 0))

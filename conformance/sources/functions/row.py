@@ -96,7 +96,8 @@ def exact(numbers: Any, dtype: torch.dtype | None = torch.int64) -> Exact:
 class Function:
     """A row. ``draws``: from the random generator, which a program of it seeds first.
 
-    ``name`` is that of a function of ``torch`` or of a method, if ``call`` does not say what is called.
+    ``name`` is that of a function of ``torch`` or of a method, if ``call`` does not say what is called. ``variant``
+    tells apart samples that PyTorch's own record of the function lacks.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Function:
     draws: bool = False
     differentiable: bool = True
     call: Callable[..., Any] | None = None
+    variant: str = ""
 
     def info(self) -> Any:
         """The row in the form of PyTorch's database."""
@@ -115,6 +117,7 @@ class Function:
         overloads = getattr(getattr(torch.ops.aten, short, None), "overloads", list)()
         return OpInfo(
             self.name,
+            variant_test_name=self.variant,
             op=_seeded(function) if self.draws else function,
             dtypes={DTYPES[name] for name in self.dtypes},
             sample_inputs_func=self._samples,
