@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from torchstone.conformance.errors import InputError
-from torchstone.conformance.program.case import Case, Untested
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import models
 from torchstone.conformance.sources.models import architectures, packages
 from torchstone.conformance.sources.models.example import Example, tensors_of

@@ -10,6 +10,7 @@ from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.sources import find_case, functions, opinfo
+from torchstone.conformance.sources.functions.products import FLOAT8
 from torchstone.conformance.sources.functions.row import ALL, Function, drawn, exact, given
 from torchstone.conformance.sources.sampling import seeded
 
@@ -21,10 +22,18 @@ def test_every_public_function_is_asked_or_left_out_for_a_reason() -> None:
 
 
 def test_no_row_is_of_an_op_of_the_database() -> None:
-    rows = [row.name for row in functions.ROWS]
+    rows = [f"{row.name}.{row.variant}" if row.variant else row.name for row in functions.ROWS]
     assert len(rows) == len(set(rows))
     assert not set(rows) & set(opinfo.op_names())
     assert set(functions.op_names()) <= set(rows)
+
+
+def test_a_row_of_another_variant_calls_an_overload_that_the_database_does_not() -> None:
+    for row in functions.ROWS:
+        if row.variant:
+            assert row.name in {info.name for info in opinfo.DATABASE.infos.values()}
+    case = functions.case("xlogy.with_numbers", "float32", 0)
+    assert case.program.calls[0].args == (0.0, Ref("x0")) and case.program.calls[0].target == "torch.xlogy"
 
 
 def test_a_row_is_a_call_of_its_function() -> None:
@@ -63,11 +72,12 @@ def test_unknown_names_are_told() -> None:
 
 @pytest.mark.torture
 def test_eager_takes_the_samples() -> None:
-    """Of a row's first dtype all of them, of every other one some; and float64 is there to judge float32."""
+    """Of a row's first dtype all of them, of every other some; float64 is there to judge float32, or a formula is."""
     for op in functions.op_names():
         dtypes = functions.dtypes_of(op)
-        assert set(dtypes) <= set(ALL)
-        assert "float64" in dtypes or "float32" not in dtypes or op == "fused_moving_avg_obs_fake_quant"
+        assert set(dtypes) <= {*ALL, *FLOAT8}
+        formulas = ("fused_moving_avg_obs_fake_quant", "nn.functional.grouped_mm")
+        assert "float64" in dtypes or "float32" not in dtypes or op in formulas
         for at, dtype in enumerate(dtypes):
             entries = list(functions.iterate([op], [dtype]))
             taken = [entry.id for entry in entries if isinstance(entry, Case) and _takes(entry)]
