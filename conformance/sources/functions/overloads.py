@@ -8,8 +8,10 @@ import torch
 
 from torchstone.conformance.sources.functions.row import (
     ALL,
+    COMPLEX,
     FLOATS,
     INTEGERS,
+    NUMBERS,
     WIDE,
     Drawn,
     Function,
@@ -91,6 +93,46 @@ _VIEWS = tuple(
 )
 _WHOLE = tuple(name for name in INTEGERS if name != "uint8")
 
+
+def _antialiased() -> Iterator[Given]:
+    for mode in ("bicubic", "bilinear"):
+        for corners in (False, True):
+            for size in ((4, 5), (9, 3), (1, 1), (7, 6)):
+                yield given(drawn(1, 2, 7, 6), size=size, mode=mode, antialias=True, align_corners=corners)
+        yield given(drawn(2, 1, 5, 8, strided=True), scale_factor=(0.5, 0.75), mode=mode, antialias=True)
+
+
+_NORMS = (
+    given(drawn(3, 4), 2, dtype=torch.float64),
+    given(drawn(5, strided=True), None, dtype=torch.float64),
+    given(drawn(2, 3, 4), 1, dtype=torch.float64),
+)
+_NORMS_OF_DIMS = (
+    given(drawn(3, 4), 2, [0], False, dtype=torch.float64),
+    given(drawn(2, 3, 4), 3, [-1, 0], True, dtype=torch.float64),
+    given(drawn(4, 2, strided=True), None, [1], False, dtype=torch.float64),
+)
+_QUOTIENTS = tuple(
+    given(operand, number, rounding_mode=mode)
+    for operand in _operands() for number in (2, -3) for mode in (None, "floor", "trunc")
+)  # fmt: skip
+
+
+def _normalized(updates: bool, flag: bool) -> Iterator[Given]:
+    """Batches, a weight and a bias or none, running statistics."""
+    for shape in ((4, 3), (2, 3, 5), (2, 3, 4, 2)):
+        for affine in (True, False):
+            parameters = (drawn(3), drawn(3)) if affine else (None, None)
+            statistics = (drawn(3), drawn(3, low=0.5, high=2))
+            training = (True,) if flag else ()
+            yield given(drawn(*shape), *parameters, *statistics, *training, 0.1, 1e-5)
+            if flag and not updates:
+                yield given(drawn(*shape), *parameters, *statistics, False, 0.1, 1e-5)
+
+
+_LAZY = (*(given(operand) for operand in _operands()), given(drawn(2, 3, 4)))
+_aten = torch.ops.aten
+
 OVERLOADS = (
     *_SHIFTED,
     *_BITS,
@@ -102,6 +144,38 @@ OVERLOADS = (
     _numbers("clamp_min", (*FLOATS, *INTEGERS), _second((2, 0))),
     _numbers("bucketize", (*WIDE, *_WHOLE), _edges(True), differentiable=False),
     _numbers("searchsorted", (*WIDE, *_WHOLE), _edges(False), differentiable=False),
+    Function("nn.functional.interpolate", WIDE, tuple(_antialiased()), variant="antialiased"),
+    Function("norm", WIDE, _NORMS, variant="of_aten", call=_aten.norm.ScalarOpt_dtype),
+    Function("norm", WIDE, _NORMS_OF_DIMS, variant="of_aten_dims", call=_aten.norm.ScalarOpt_dim_dtype),
+    Function("div", WIDE, _QUOTIENTS, variant="of_aten_by_number", call=_aten.div.Scalar_mode),
+    Function(
+        "floor_divide",
+        (*WIDE, *_WHOLE),
+        tuple(_second((2, -3))),
+        variant="of_aten_by_number",
+        call=_aten.floor_divide.Scalar,
+        differentiable=False,
+    ),
+    Function(
+        "_native_batch_norm_legit_no_training",
+        WIDE,
+        tuple(_normalized(False, False)),
+        call=_aten._native_batch_norm_legit_no_training.default,
+    ),
+    Function(
+        "_native_batch_norm_legit_functional",
+        WIDE,
+        tuple(_normalized(False, True)),
+        call=_aten._native_batch_norm_legit_functional.default,
+    ),
+    Function(
+        "_batch_norm_with_update_functional",
+        WIDE,
+        tuple(_normalized(True, False)),
+        call=_aten._batch_norm_with_update_functional.default,
+    ),
+    Function("_conj_copy", COMPLEX, _LAZY, call=_aten._conj_copy.default),
+    Function("_neg_view_copy", NUMBERS, _LAZY, call=_aten._neg_view_copy.default),
     Function("squeeze_copy", ALL, tuple(_squeezed()), variant="of_dims"),
     Function("view", ("float32", "float64", "int32"), _VIEWS, variant="as_dtype", differentiable=False),
 )
