@@ -94,14 +94,6 @@ _VIEWS = tuple(
 _WHOLE = tuple(name for name in INTEGERS if name != "uint8")
 
 
-def _antialiased() -> Iterator[Given]:
-    for mode in ("bicubic", "bilinear"):
-        for corners in (False, True):
-            for size in ((4, 5), (9, 3), (1, 1), (7, 6)):
-                yield given(drawn(1, 2, 7, 6), size=size, mode=mode, antialias=True, align_corners=corners)
-        yield given(drawn(2, 1, 5, 8, strided=True), scale_factor=(0.5, 0.75), mode=mode, antialias=True)
-
-
 _NORMS = (
     given(drawn(3, 4), 2, dtype=torch.float64),
     given(drawn(5, strided=True), None, dtype=torch.float64),
@@ -144,7 +136,6 @@ OVERLOADS = (
     _numbers("clamp_min", (*FLOATS, *INTEGERS), _second((2, 0))),
     _numbers("bucketize", (*WIDE, *_WHOLE), _edges(True), differentiable=False),
     _numbers("searchsorted", (*WIDE, *_WHOLE), _edges(False), differentiable=False),
-    Function("nn.functional.interpolate", WIDE, tuple(_antialiased()), variant="antialiased"),
     Function("norm", WIDE, _NORMS, variant="of_aten", call=_aten.norm.ScalarOpt_dtype),
     Function("norm", WIDE, _NORMS_OF_DIMS, variant="of_aten_dims", call=_aten.norm.ScalarOpt_dim_dtype),
     Function("div", WIDE, _QUOTIENTS, variant="of_aten_by_number", call=_aten.div.Scalar_mode),
