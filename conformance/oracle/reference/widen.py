@@ -24,23 +24,25 @@ _WIDENED = {_METHOD + cast: _METHOD + wider for cast, wider in WIDENED_CASTS.ops
 
 
 def wider(dtype: torch.dtype) -> torch.dtype:
-    """float64 for a floating dtype but those of 8 bits, complex128 for a complex one, the dtype itself otherwise.
-
-    Nothing is computed in 8 bits: they are what numbers become, by a conversion that is a function of its own. It
-    saturates, has no infinity or no sign, and has as many steps as digits.
-    """
+    """float64 for a floating dtype, complex128 for a complex one, the dtype itself otherwise."""
     if dtype.is_complex:
         return torch.complex128
-    return torch.float64 if dtype.is_floating_point and dtype.itemsize > 1 else dtype
+    return torch.float64 if dtype.is_floating_point else dtype
 
 
 def widen_program(program: Program) -> Program:
-    """The program with dtype arguments and casts widened, but for those that a formula reads (``without_float64``)."""
+    """The program with dtype arguments and casts widened, but for those that a formula reads (``without_float64``).
+
+    A cast to a float of 8 bits stays. Nothing is computed in 8 bits: they are what numbers become, by a conversion that
+    is a function of its own. It saturates, has no infinity or no sign, and has as many steps as digits.
+    """
 
     def leaf(value: Any) -> Any:
         if isinstance(value, Program):
             return widen_program(value)
-        return wider(value) if isinstance(value, torch.dtype) else value
+        if not isinstance(value, torch.dtype) or (value.is_floating_point and value.itemsize == 1):
+            return value
+        return wider(value)
 
     def widened(call: Call) -> Call:
         if WITHOUT_FLOAT64.has(call.operator):
