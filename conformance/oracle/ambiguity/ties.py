@@ -160,13 +160,17 @@ def _order(choice: Tensor, values: Tensor, func: Any, bound: dict[str, Any]) -> 
 def _one(choice: Tensor, values: Tensor, func: Any, bound: dict[str, Any]) -> Tensor | None:
     """What the one place of each row holds, if it holds the value.
 
-    Eager's mode sorts by ``<``, which is no order where there are NaN: any element may come of that.
+    A mode is any of the values that a row has most often. Eager's sorts by ``<``, which is no order where there are
+    NaN: any element may come of that.
     """
     source, dim, keepdim = bound["self"], bound["dim"], bound["keepdim"]
     picked = source.gather(dim, choice if keepdim else choice.unsqueeze(dim))
-    picked = picked if keepdim else picked.squeeze(dim)
-    free = (source != source).any(dim, keepdim=keepdim) & (func is aten.mode.default)
-    return picked if bool((same_values(picked, values) | free).all()) else None
+    values = values if keepdim else values.unsqueeze(dim)
+    free = same_values(picked, values)
+    if func is aten.mode.default:
+        free |= (source == picked).sum(dim, True) == (source == values).sum(dim, True)
+        free |= (source != source).any(dim, keepdim=True)
+    return (picked if keepdim else picked.squeeze(dim)) if bool(free.all()) else None
 
 
 def _stable(func: Any, bound: dict[str, Any], values: Tensor) -> Tensor:

@@ -129,6 +129,19 @@ SATURATES = Trait(
     waives=True,
 )
 
+ROUNDS_TO_FLOAT8 = Trait(
+    "Rounds a product to float8",
+    Names.ATEN,
+    each("_scaled_mm _scaled_mm_v2"),
+    reason=(
+        "Nothing is documented of products beyond the range. By machine and dtype, PyTorch's kernels give the largest "
+        "number with the sign, or NaN or infinity, as a conversion does."
+    ),
+    effect="A product beyond the range may be the largest number, which float64's is, or what a conversion gives.",
+    read_by=("conformance.oracle.ambiguity.saturation",),
+    waives=True,
+)
+
 FREE_PHASES = Trait(
     "Gives vectors of free sign or phase",
     Names.ATEN,

@@ -14,6 +14,7 @@ from torchstone.conformance.oracle.evidence import inexact
 from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.oracle.reference.runs import AMPLIFIED_SCALES, DAMPED_SCALE, Referee, ReferenceRun
 from torchstone.conformance.oracle.reference.scipy_reference import scipy_values
+from torchstone.conformance.oracle.reference.without_float64 import saturated
 from torchstone.conformance.oracle.tolerances import MAX_BEND, MAX_SPREAD_GROWTH, SPREAD_FACTOR
 from torchstone.conformance.oracle.ulp import precision, ulp, wide
 
@@ -88,7 +89,7 @@ def reference_of(expected: Tensor, leaf: Leaf) -> tuple[Reference | None, str]:
         return None, "the float64 run gives another shape or kind of result"
     return (
         Reference(
-            values,
+            saturated(values, leaf.dtype_of(expected)),
             torch.zeros(values.shape, dtype=torch.float64),
             measured=False,
             rounded_to=leaf.referee.leaf_dtype(leaf.index),

@@ -7,6 +7,8 @@ it): it may decide what is computed.
 
     _scaled_mm(a, b, scale_a, scale_b, bias)      (a * scale_a) @ (b * scale_b) + bias
     _grouped_mm(a, b, offs)                       a[start:end] @ b[group], of each group
+
+What is to be rounded to float8 stays at the end of its range.
 """
 
 from __future__ import annotations
@@ -57,9 +59,22 @@ def scaled_product(
     wide = scale_a.dtype
     out = multiply(self.to(wide), mat2.to(wide), *map(_one_or_each, (scale_a, scale_b)))
     out = out if bias is None else out + bias
-    if scale_result is None or out_dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
-        return out
-    return out / _one_or_each(scale_result)
+    if scale_result is not None and out_dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        out = out / _one_or_each(scale_result)
+    return saturated(out, out_dtype or self.dtype)
+
+
+def is_float8(dtype: torch.dtype) -> bool:
+    """Whether it is a floating dtype of 8 bits."""
+    return dtype.is_floating_point and dtype.itemsize == 1
+
+
+def saturated(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """The values, those that are finite no further out than a float8 ``dtype`` has numbers."""
+    if not is_float8(dtype):
+        return values
+    end = torch.finfo(dtype).max
+    return torch.where(values.isfinite(), values.clamp(-end, end), values)
 
 
 def _one_or_each(scale: Tensor) -> Tensor:
@@ -72,12 +87,13 @@ def _operands_scaled(x: Tensor, y: Tensor, scale_x: Tensor, scale_y: Tensor) -> 
 
 def product_by_recipes(
     multiply: Formula, self: Tensor, mat2: Tensor, scale_a: list[Tensor], recipe_a: list[int], swizzle_a: list[int],
-    scale_b: list[Tensor], recipe_b: list[int], swizzle_b: list[int], bias: Tensor | None, *_: Any, **__: Any,
+    scale_b: list[Tensor], recipe_b: list[int], swizzle_b: list[int], bias: Tensor | None,
+    out_dtype: torch.dtype | None = None, *_: Any, **__: Any,
 ) -> Tensor:  # fmt: skip
     """The same, as ``nn.functional.scaled_mm`` calls it; eager has kernels for one scale of each operand."""
     if len(scale_a) != 1 or len(scale_b) != 1:
         raise NotImplementedError("several scales of an operand")
-    return scaled_product(multiply, self, mat2, *scale_a, *scale_b, bias)
+    return scaled_product(multiply, self, mat2, *scale_a, *scale_b, bias, out_dtype=out_dtype)
 
 
 FORMULAS.register("_scaled_mm")(functools.partial(scaled_product, _operands_scaled))

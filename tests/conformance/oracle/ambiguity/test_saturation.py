@@ -1,13 +1,18 @@
-"""Where eager cuts off sums of int8 products, exact ones are right, what follows from them too, and nothing else."""
+"""Where eager cuts off sums of int8 products, exact ones are right, what follows from them too, and nothing else.
+Products beyond the range of the float8 that they are rounded to may be its largest number."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from tests.warm_python import WarmPython
 from torchstone.conformance.oracle.ambiguity.saturation import ExactProducts
+from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.finding import Observed
+from torchstone.conformance.program.program import Call, Program, Ref
 
 JUDGE = """
 import torch
@@ -43,3 +48,27 @@ def test_the_exact_product() -> None:
     assert product.dtype == torch.int32
     assert torch.equal(product, (x.double() @ y.double()).int())
     assert torch.equal(written, product)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "its own"])
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
+def test_float8_products_beyond_the_range(dtype: torch.dtype, named: bool) -> None:
+    largest = torch.finfo(dtype).max
+    rows = torch.tensor([[448.0, 8.0], [-448.0, 8.0], [1.0, 1.0]]).to(dtype)
+    column = torch.tensor([[448.0], [1.0]]).to(torch.float8_e4m3fn)
+    scale = torch.tensor(1.0)
+    call = Call("torch._scaled_mm", tuple(map(Ref, "abst")), {"out_dtype": dtype} if named else {}, "r")
+    program, args = Program(tuple("abst"), (call,), Ref("r")), (rows, column, scale, scale)
+    eager = program(*args)
+
+    def ok(*values: float) -> bool:
+        given = torch.tensor(values).reshape(3, 1).to(dtype)
+        return judge(program, args, Observed(eager, args), Observed(given, args)).ok
+
+    last, beyond = eager[2, 0].item(), torch.tensor(1e6).to(dtype).item()
+    assert ok(largest, -largest, last)
+    assert ok(beyond, -beyond, last)
+    assert not ok(-largest, -largest, last)
+    assert not ok(largest, -largest / 2, last)
+    assert not ok(beyond, 7.0, last)
+    assert not ok(largest, -largest, largest / 2)

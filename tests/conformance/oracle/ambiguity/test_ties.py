@@ -225,6 +225,14 @@ def test_values_that_could_be_indices_are_not_taken_for_them() -> None:
     assert compare(one("mode"), lambda x: (x[6], wrong), x).kind == Kind.VALUE
 
 
+def test_a_mode_is_any_value_that_is_there_most_often() -> None:
+    x = torch.tensor([4, 7, 2, 7, 4, 9])
+    assert compare(one("mode"), lambda x: (x[3], torch.tensor(3)), x).ok
+    assert compare(one("mode", 0, True), lambda x: (x[1:2], torch.tensor([1])), x).ok
+    assert compare(one("mode"), lambda x: (x[3], torch.tensor(0)), x).kind == Kind.VALUE  # a place of another number
+    assert compare(one("mode"), lambda x: (x[5], torch.tensor(5)), x).kind == Kind.VALUE  # a number that is there once
+
+
 @pytest.mark.parametrize("name", ANY)
 def test_a_wrong_index_is_caught(name: str) -> None:
     program, other = ANY[name]
