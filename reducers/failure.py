@@ -17,6 +17,7 @@ from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.runner.retry import Trial
 from torchstone.reducers import engine, order
 from torchstone.reducers.asking import Ask, Asking, Judge, answered, verdict_of
+from torchstone.reducers.bodies import bodies_agree
 from torchstone.reducers.edit import has_special_values, tidy
 from torchstone.reducers.engine import Budget, Step
 from torchstone.reducers.keywords import Keywords, essential_keywords, kept
@@ -183,6 +184,7 @@ class CaseProperty:
     lineage: Lineage
     had_special: bool | None
     had_empty: bool
+    bodies_agreed: bool
     keywords: Keywords = field(default_factory=dict)
 
     @classmethod
@@ -191,16 +193,21 @@ class CaseProperty:
         initial = tidy(case)
         had_empty = any(tensor.numel() == 0 for tensor in initial.args)
         return cls(
-            initial, signature(verdict), Lineage.of(initial, verdict), has_special_values(initial), had_empty
-        )  # fmt: skip
+            initial,
+            signature(verdict),
+            Lineage.of(initial, verdict),
+            has_special_values(initial),
+            had_empty,
+            bodies_agree(initial),
+        )
 
     def valid(self, candidate: Case) -> bool:
-        """Whether eager takes it. Infinities and empty tensors are provinces of their own, with their own bugs: a
-        reduction that starts outside does not wander in.
+        """Whether eager takes it, with all bodies of control flow. Infinities and empty tensors are provinces of their
+        own, with their own bugs: a reduction that starts outside does not wander in.
         """
         if not self.had_empty and any(tensor.numel() == 0 for tensor in candidate.args):
             return False
-        if not kept(self.keywords, candidate):
+        if not kept(self.keywords, candidate) or (self.bodies_agreed and not bodies_agree(candidate)):
             return False
         has_special = has_special_values(candidate)
         return has_special is not None and (self.had_special is not False or not has_special)

@@ -11,8 +11,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.control_flow import COND
 from torchstone.conformance.program.literals import ProgramError, Ref, leaves, map_leaves
 from torchstone.conformance.program.program import Call, Program
-from torchstone.conformance.program.tensor_storage import copy_tensors
-from torchstone.reducers.edit import ignore_warnings, prune_and_rename
+from torchstone.reducers.edit import prune_and_rename
 from torchstone.reducers.problem import Rewrite
 
 
@@ -37,25 +36,7 @@ def _simpler(case: Case, call: Call) -> Iterator[Case]:
             candidate = prune_and_rename(case, change(), case.inputs)
         except ProgramError:  # what was taken away is used
             continue
-        if _every_branch_runs(candidate):
-            yield candidate
-
-
-def _every_branch_runs(case: Case) -> bool:
-    """Whether eager takes the branches that are not run, too: a compiler is given both."""
-
-    def perform(index: int, function: Any, given: Any, named: Any) -> Any:
-        if case.program.calls[index].target == COND:
-            pred, then, otherwise, operands = given
-            function(~pred, then, otherwise, copy_tensors(operands))
-        return function(*given, **named)
-
-    try:
-        with ignore_warnings():
-            case.program.run(case.fresh_args(), perform)
-    except Exception:  # and then it is no case
-        return False
-    return True
+        yield candidate
 
 
 def _changes(program: Program, call: Call) -> Iterator[Change]:

@@ -67,3 +67,26 @@ def test_a_bug_inside_of_a_loop_is_reduced_to_its_op() -> None:
     case = Case(Program(("i", "x"), (call,), Ref("v0", (1,))), inputs, "test", "test", "float32")
     found = reduced(case, mutants.swapped_sub)
     assert [call.target for call in found.value.program.calls] == ["torch.sub"]
+
+
+class RefusesBranches:
+    """A compiler that takes no condition, whatever is in it."""
+
+    def compile(self, fn: Program, args: Any) -> Callable[..., Any]:
+        if any(call.target == control_flow.COND for call in fn.calls):
+            raise RuntimeError("no conditions")
+        return fn
+
+
+def test_a_branch_that_is_not_run_stays_one_that_eager_takes() -> None:
+    then = Program(("a",), (Call("torch.sum", (A,), {"dim": 1}, "b"),), (B,))
+    otherwise = Program(("a",), (Call("torch.full", ([2], 2.0), {}, "b"),), (B,))
+    calls = (Call("torch.cond", (Ref("p"), then, otherwise, (Ref("x"),)), {}, "v0"),)
+    inputs = {"p": torch.tensor(False), "x": torch.rand(2, 3)}
+    found = reduced(
+        Case(Program(("p", "x"), calls, Ref("v0", (0,))), inputs, "test", "test", "float32"), RefusesBranches()
+    )
+    (call,) = found.value.program.calls
+    operands = [found.value.inputs[ref.name] for ref in call.args[3]]
+    forms = {tuple((result.shape, result.dtype) for result in body(*operands)) for body in call.bodies()}
+    assert len(forms) == 1
