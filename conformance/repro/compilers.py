@@ -12,7 +12,7 @@ from typing import ClassVar
 from torchstone.conformance.backends.adapters.dynamo_backend import DynamoBackend
 from torchstone.conformance.backends.registry import load
 from torchstone.conformance.execution.later_calls import LaterCall
-from torchstone.conformance.execution.verdict import FAILURES, Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.fx import around_gradients, takes_gradients
 from torchstone.conformance.repro import later_calls, source
@@ -115,6 +115,50 @@ class Exported(Compiler):
         return [*before, *setup], call
 
 
+@dataclass(frozen=True)
+class OnCuda(Compiler):
+    """A compiler whose programs run on a GPU: a function of the script takes inputs there and results back."""
+
+    plainly: bool = True
+    """Whether inputs are in row-major memory of their own, and written to by no program."""
+
+    def definitions(self, case: Case, results: Results | None) -> list[str]:
+        there = _COPIED if self.plainly else _COPIED_WITH_MEMORY
+        return [*super().definitions(case, results), *_ON_CUDA[:4], *there, *_ON_CUDA[4:], "", ""]
+
+
+_ON_CUDA = [
+    "torch.backends.cudnn.allow_tf32 = False  # full float32",
+    "",
+    "",
+    "def on_cuda(function):",
+    "    return run",
+]
+_BACK = "        return tree_map_only(torch.Tensor, torch.Tensor.cpu, results)"
+_COPIED = [
+    "    def run(*args):",
+    '        with torch.device("cuda"):',
+    "            results = function(*[x.cuda() for x in args])",
+    _BACK,
+    "",
+]
+_COPIED_WITH_MEMORY = [
+    "    def run(*args):  # on copies of the memory of all inputs, which is copied back",
+    "        memory = {x.untyped_storage().data_ptr(): x.untyped_storage().cuda() for x in args}",
+    "        there = []",
+    "        for x in args:",
+    "            place = memory[x.untyped_storage().data_ptr()], x.storage_offset(), x.shape, x.stride()",
+    '            y = torch.empty(0, dtype=x.dtype, device="cuda").set_(*place)',
+    "            y = y.conj() if x.is_conj() else y",
+    "            there.append(torch._neg_view(y) if x.is_neg() else y)",
+    '        with torch.device("cuda"):',
+    "            results = function(*there)",
+    "        for x in args:",
+    "            x.untyped_storage().copy_(memory[x.untyped_storage().data_ptr()])",
+    _BACK,
+    "",
+]
+
 _COPIES = "[arg.clone(memory_format=torch.contiguous_format) for arg in {}]"
 
 
@@ -142,6 +186,9 @@ def find_compiler(backend: str, case: Case, verdict: Verdict | None = None, resu
         return Compiler(backend, lambda program, args: program)
     if backend == "inductor":
         return _by_torch_compile(backend, case, "")
+    # Results that are copied back share no memory.
+    if backend in ("eager+cuda", "inductor+cuda") and (verdict is None or verdict.kind != Kind.ALIASING):
+        return _on_cuda(backend, case, verdict, results)
     name = python_source(backend)
     if backend in BUILT_IN:
         call = "torchstone.compile({}, {}, target={})"
@@ -158,6 +205,22 @@ def find_compiler(backend: str, case: Case, verdict: Verdict | None = None, resu
         return _by_torch_compile(backend, case, f", backend={module}.{attribute}", (f"import {module}",))
     needed = "from torchstone.conformance.backends import load"
     return Compiler(backend, lambda program, args: f"load({name}).compile({program}, {args})", (needed,))
+
+
+def _on_cuda(backend: str, case: Case, verdict: Verdict | None, results: Results | None) -> Compiler:
+    inner = find_compiler(backend.partition("+")[0], case, verdict, results)
+    return OnCuda(
+        backend,
+        lambda program, args: f"on_cuda({inner.of(program, args)})",
+        (*inner.imports, "from torch.utils._pytree import tree_map_only"),
+        inner.trains,
+        plainly=(
+            source.builds_plainly(case)
+            and not later_calls.calls_to_failure(case, verdict)
+            and results is not None
+            and not results.written
+        ),
+    )
 
 
 def is_flat(backend: str) -> bool:

@@ -170,3 +170,28 @@ def test_a_script_for_torch_compile_compiles_what_goes_forward(run):
     assert run(eager).returncode == 0
     wrong = "lambda *args: [result * 1.5 for result in forward(*args)]"
     assert run(eager.replace("partial(program, forward=forward)", f"partial(program, forward={wrong})")).returncode == 1
+
+
+ON_CUDA = {
+    "plain": one_call("torch.exp", Ref("x"), inputs={"x": torch.rand(3)}),
+    "lazy": one_call(
+        "torch.add",
+        Ref("x"),
+        Ref("y"),
+        inputs={"x": torch.tensor([1 + 2j]).conj(), "y": torch._neg_view(torch.ones(1))},
+    ),
+    "shared and written to": one_call(
+        "torch.Tensor.mul_", Ref("x"), Ref("y"), inputs={"x": SHARED.clone()[1::2], "y": torch.tensor(3.0)}
+    ),
+    "strided": one_call("torch.sum", Ref("x"), dim=1, inputs={"x": torch.rand(4, 5).t()}),
+}
+
+
+@pytest.mark.parametrize("name", ON_CUDA)
+def test_a_script_for_a_gpu_needs_pytorch_alone(name: str, run: Run) -> None:
+    text = render_script(ON_CUDA[name], "eager+cuda")
+    assert "torchstone" not in text and "on_cuda(torch.compile(program))" in render_script(
+        ON_CUDA[name], "inductor+cuda"
+    )
+    done = run(text.replace(".cuda()", ".cpu()").replace('"cuda"', '"cpu"'))
+    assert done.returncode == 0, done.stderr
