@@ -1,7 +1,8 @@
 """A backend on a CUDA device: its programs are compiled for tensors there, and called with copies of the inputs.
 
-What eager gives on the CPU stays what results are compared with. Matrix products and convolutions are computed in full
-float32: TF32 is off for as long as the backend works.
+What eager gives on the CPU stays what results are compared with. Where PyTorch promises another dtype on the device
+(the statistics that ``native_batch_norm`` saves of 16-bit numbers are float32 there) a result is converted. Matrix
+products and convolutions are computed in full float32: TF32 is off for as long as the backend works.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.pytrees import tree_map_only
+from torchstone.compiler._torch import fake_tensors
+from torchstone.compiler._torch.pytrees import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.conformance.backends.protocol import Availability, Backend
 from torchstone.conformance.program.program import Program
@@ -63,7 +65,7 @@ class OnCuda:
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         with self._at_work():
             executable = self.backend.compile(_placed(fn, self.device), copy_tensors(args, self.device))
-        return _Executable(self, executable)
+        return _Executable(self, executable, dtypes_apart(fn, args, self.device))
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -95,9 +97,12 @@ class OnCuda:
 class _Executable:
     """The backend's callable for tensors of the CPU: what it writes, returns and aliases there, it does here."""
 
-    def __init__(self, home: OnCuda, executable: Callable[..., Any]) -> None:
+    def __init__(
+        self, home: OnCuda, executable: Callable[..., Any], dtypes: Mapping[int, tuple[torch.dtype, torch.dtype]]
+    ) -> None:
         self.home = home
         self.executable = executable
+        self.dtypes = dtypes
 
     @property
     def evidence(self) -> dict[str, Any]:
@@ -114,7 +119,39 @@ class _Executable:
                 return result.to(CPU)
             return copy_tensors([result.detach()], CPU, storages)[0]
 
-        return tree_map_only(Tensor, back, results)
+        results = tree_map_only(Tensor, back, results)
+        if not self.dtypes:
+            return results
+        leaves, form = tree_flatten(results)
+        for at, (there, here) in self.dtypes.items():
+            if at < len(leaves) and isinstance(leaves[at], Tensor) and leaves[at].dtype == there:
+                leaves[at] = leaves[at].to(here)
+        return tree_unflatten(leaves, form)
+
+
+def dtypes_apart(
+    fn: Callable[..., Any], args: tuple[Tensor, ...], device: torch.device
+) -> dict[int, tuple[torch.dtype, torch.dtype]]:
+    """The results whose dtype on the device is another than on the CPU, by their place: both dtypes, as PyTorch's fake
+    kernels have them. Nothing of a program that these cannot run."""
+    if device == CPU:
+        return {}
+    try:
+        there, here = (_fake_leaves(_placed(fn, place), args, place) for place in (device, CPU))
+    except Exception:  # sizes that values decide, or an op without a fake kernel
+        return {}
+    pairs = enumerate(zip(there, here, strict=False))
+    return {
+        at: (one.dtype, other.dtype)
+        for at, (one, other) in pairs
+        if isinstance(one, Tensor) and isinstance(other, Tensor) and one.dtype != other.dtype
+    }
+
+
+def _fake_leaves(fn: Callable[..., Any], args: tuple[Tensor, ...], device: torch.device) -> list[Any]:
+    with fake_tensors.refusals_unlogged(), fake_tensors.FakeTensorMode(), torch.no_grad(), device:
+        fakes = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=device) for x in args]
+        return tree_leaves(fn(*fakes))
 
 
 _DECLINES = re.compile(r"(to|must) be on cpu|^(?!CUDA error).*\bnot (supported|implemented)\b", re.IGNORECASE)

@@ -11,7 +11,7 @@ import torch
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.conformance.backends import load
 from torchstone.conformance.backends.adapters.eager import Eager
-from torchstone.conformance.backends.cuda import OnCuda, _placed
+from torchstone.conformance.backends.cuda import OnCuda, _placed, dtypes_apart
 from torchstone.conformance.backends.protocol import BackendError
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
@@ -175,3 +175,25 @@ def test_on_the_device(name: str) -> None:
         verdict = run_case(case, load(name))  # type: ignore[arg-type]
         assert verdict.outcome in (Outcome.PASS, Outcome.FALLBACK), verdict
         assert verdict.evidence["device"] == "cuda"
+
+
+def test_dtypes_that_are_others_on_a_gpu() -> None:
+    statistics = Program(
+        ("x", "w"),
+        (Call("torch.native_batch_norm", (Ref("x"), Ref("w"), Ref("w"), None, None, True, 0.1, 1e-5), {}, "r"),),
+        Ref("r"),
+    )
+    half = (torch.randn(2, 3, 4, dtype=torch.bfloat16), torch.ones(3, dtype=torch.bfloat16))
+    saved = (torch.float32, torch.bfloat16)
+    assert dtypes_apart(statistics, half, torch.device("cuda")) == {1: saved, 2: saved}
+    single = tuple(tensor.float() for tensor in half)
+    assert dtypes_apart(statistics, single, torch.device("cuda")) == {}
+    assert dtypes_apart(lambda x: x[x > 0], half[:1], torch.device("cuda")) == {}
+
+
+def test_a_result_of_such_a_dtype_is_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = {1: (torch.float32, torch.bfloat16)}
+    monkeypatch.setattr("torchstone.conformance.backends.cuda.dtypes_apart", lambda *_: apart)
+    results = call(lambda x: (x, x * 2, {"more": x}), torch.ones(2))
+    assert [results[0].dtype, results[1].dtype] == [torch.float32, torch.bfloat16]
+    assert results[1].tolist() == [2.0, 2.0] and results[2]["more"].dtype == torch.float32
