@@ -16,6 +16,7 @@ among equal elements shows which of them took whose place.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +32,11 @@ from torchstone.conformance.oracle.perturbation.decompositions import decomposit
 
 aten = torch.ops.aten
 
+MOST = 64
+"""Ways of several exchanges that are tried."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Exchange:
     """A result of eager's and the backend's, with the rows that a sort may have put in order as the last dim."""
 
@@ -59,7 +63,8 @@ def _by_value(rows: Tensor, results: Tensor) -> Tensor:
 
 
 class TieBreaking(ComputingMode):
-    """Runs eager with ties broken as ``given`` index tensors break them, where they are right, or as an exchange does.
+    """Runs eager with ties broken as ``given`` index tensors break them, where they are right, or as exchanges do: of
+    several each serves one call.
 
     ``met``: whether there was a choice. ``made``: whether a tie was broken otherwise than eager breaks it. ``choices``:
     what was chosen, for other runs of the same program to choose: by another order than eager's they might exchange
@@ -67,11 +72,11 @@ class TieBreaking(ComputingMode):
     """
 
     def __init__(
-        self, given: Iterable[Any] = (), exchange: Exchange | None = None, choices: Iterable[Tensor] = ()
+        self, given: Iterable[Any] = (), exchanges: Iterable[Exchange] = (), choices: Iterable[Tensor] = ()
     ) -> None:
         super().__init__()
         self._given = [t for t in given if isinstance(t, Tensor) and t.dtype == torch.int64]
-        self._exchange = exchange
+        self._exchanges = list(exchanges)
         self._before = iter(choices)
         self.met = self.made = False
         self.choices: list[Tensor] = []
@@ -90,12 +95,14 @@ class TieBreaking(ComputingMode):
             return out
         self.met = True
         right = _order if ORDERS_TIES.holds(func) else _one
-        for choice in self._candidates(func, bound, out):
+        for choice, exchange in self._candidates(func, bound, out):
             if choice.shape == out[1].shape and _inside(choice, args[0].shape[bound["dim"]]):
                 picked = right(choice, out[0], func, bound)
                 if picked is not None:
                     self.made |= not torch.equal(choice, out[1])
                     self.choices.append(choice)
+                    if exchange is not None and len(self._exchanges) > 1:
+                        self._exchanges.remove(exchange)
                     return picked, choice.clone()
         self.choices.append(out[1])
         return out
@@ -112,18 +119,19 @@ class TieBreaking(ComputingMode):
         self.made |= not torch.equal(places, out[1])
         return out[0], places.clone()
 
-    def _candidates(self, func: Any, bound: dict[str, Any], out: Any) -> Iterator[Tensor]:
+    def _candidates(self, func: Any, bound: dict[str, Any], out: Any) -> Iterator[tuple[Tensor, Exchange | None]]:
+        """Places to choose, and the exchange that they are by."""
         before = next(self._before, None)
         if before is not None:
-            yield before
-        yield from self._given
-        if self._exchange is not None:
+            yield before, None
+        yield from ((choice, None) for choice in self._given)
+        for exchange in list(self._exchanges):
             dim, dropped = bound["dim"], not bound.get("keepdim", True)
             chosen = out[1].unsqueeze(dim) if dropped else out[1]
-            places = self._exchange.places(bound["self"], dim, chosen)
+            places = exchange.places(bound["self"], dim, chosen)
             if places is not None:
-                yield places.squeeze(dim) if dropped else places
-        yield _stable(func, bound, out[0])
+                yield places.squeeze(dim) if dropped else places, exchange
+        yield _stable(func, bound, out[0]), None
 
 
 def breakings(expected: Iterable[Any], actual: Iterable[Any]) -> Iterator[TieBreaking]:
@@ -131,13 +139,21 @@ def breakings(expected: Iterable[Any], actual: Iterable[Any]) -> Iterator[TieBre
     expected, actual = list(expected), list(actual)
     yield TieBreaking(actual)
     yield TieBreaking(actual[::-1])  # integer values may pass for indices: from the other end the indices come first
-    for mine, its in zip(expected, actual, strict=True):
-        if not (_real(mine) and _real(its)) or mine.shape != its.shape or bool(same_values(mine, its).all()):
-            continue
-        mine, its = mine.double(), its.double()
-        yield TieBreaking(exchange=Exchange(mine.flatten(), its.flatten()))
-        for dim in range(mine.dim() if mine.dim() > 1 else 0):
-            yield TieBreaking(exchange=Exchange(mine.movedim(dim, -1), its.movedim(dim, -1)))
+    shown = [list(_exchanges(mine, its)) for mine, its in zip(expected, actual, strict=True)]
+    yield from (TieBreaking(exchanges=[one]) for leaf in shown for one in leaf)
+    leaves = [leaf for leaf in shown if leaf]
+    if len(leaves) > 1:  # calls whose results have gradients of their own
+        yield from (TieBreaking(exchanges=several) for several in itertools.islice(itertools.product(*leaves), MOST))
+
+
+def _exchanges(mine: Any, its: Any) -> Iterator[Exchange]:
+    """Exchanges that may have made one result of the other, by the dim that was put in order; none of equal ones."""
+    if not (_real(mine) and _real(its)) or mine.shape != its.shape or bool(same_values(mine, its).all()):
+        return
+    mine, its = mine.double(), its.double()
+    yield Exchange(mine.flatten(), its.flatten())
+    for dim in range(mine.dim() if mine.dim() > 1 else 0):
+        yield Exchange(mine.movedim(dim, -1), its.movedim(dim, -1))
 
 
 def _real(leaf: Any) -> bool:

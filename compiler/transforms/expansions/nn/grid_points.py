@@ -153,11 +153,12 @@ class Axis:
 @dataclass(frozen=True)
 class Taps:
     """The pixels along one dim that make up a point, [points…, taps], with their weights and how these move with the
-    grid coordinate. The one nearest pixel has neither."""
+    place; and how fast that moves with the grid coordinate, [points…, 1]. The one nearest pixel has none of them."""
 
     index: Value
     weight: Value | None = None
     slope: Value | None = None
+    speed: Value | None = None
 
 
 def nearest(b: Expander, axis: Axis, grid: Value, wide: DType) -> Taps:
@@ -168,7 +169,7 @@ def linear(b: Expander, axis: Axis, grid: Value, wide: DType) -> Taps:
     """The pixel below and the one above, each weighted by how near it is; the weights in the dtype ``wide``."""
     given = axis.place(grid)
     place = axis.padded(given)
-    below, slope = b.floor(place), b.cast(axis.slope(given), wide)
+    below = b.floor(place)
     index = axis.index(below)
     upper = b.cast(b.sub(place, below), wide)
     lower = b.sub(const(b, upper, 1), upper)
@@ -176,7 +177,8 @@ def linear(b: Expander, axis: Axis, grid: Value, wide: DType) -> Taps:
     return Taps(
         concat(b, [index, b.add(index, const(b, index, 1))], last),
         concat(b, [lower, upper], last),
-        concat(b, [b.neg(slope), slope], last),
+        concat(b, [const(b, upper, -1), const(b, upper, 1)], last),
+        b.cast(axis.slope(given), wide),
     )
 
 
@@ -187,12 +189,11 @@ def cubic(b: Expander, axis: Axis, grid: Value, wide: DType) -> Taps:
     last = place.rank - 1
     four = concat(b, [b.add(below, const(b, below, k - 1)) for k in range(4)], last)
     weights, slopes = cubic_weights(b, b.cast(b.sub(place, below), wide))
-    scale = axis.number(weights[0], axis.reach, over=2)
-    slope = concat(b, [b.mul(v, scale) for v in slopes], last)
     places = axis.padded(four)
     if place.dtype == dt.float64:  # mirrored from afar they are halves: eager rounds float64's, and cuts off float32's
         places = b.round(places)
-    return Taps(axis.index(places), concat(b, weights, last), slope)
+    speed = axis.number(weights[0], axis.reach, over=2)
+    return Taps(axis.index(places), concat(b, weights, last), concat(b, slopes, last), speed)
 
 
 def cubic_weights(b: Expander, t: Value) -> tuple[list[Value], list[Value]]:

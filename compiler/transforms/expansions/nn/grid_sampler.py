@@ -66,20 +66,21 @@ class _Pixels:
         return b.select(self.over_channels(inside), value, const(b, value, 0))
 
     def weights(self, moving: int | None = None) -> Value | None:
-        """The weight of each pixel, or how it changes with the grid coordinate of the dim ``moving``."""
+        """The weight of each pixel, or how it changes with the place along the dim ``moving``."""
         factors = [t.slope if d == moving else t.weight for d, t in enumerate(self.taps)]
         # The last dim's weight first, as in eager's products.
         spread = [self._spread(v, d) for d, v in reversed([*enumerate(factors)]) if v is not None]
         return reduce(self.b.mul, spread) if spread else None
 
     def beyond_first(self, value: Value, d: int) -> Value:
-        """How much more the taps along a dim are than the first one, where that is a number.
+        """How much more the taps along a dim are than the first one, where that cannot overflow.
 
         Slopes add up to 0, so that it makes no difference, but an even image then has a gradient of 0, exactly.
         """
         b, dim = self.b, len(self.points) + d
         first = b.slice(value, dim, 0, 1)
-        first = b.select(b.lt(b.abs(first), const(b, first, math.inf)), first, const(b, first, 0))
+        small = const(b, first, 2.0**100 if first.dtype == dt.float32 else 2.0**900)
+        first = b.select(b.lt(b.abs(first), small), first, const(b, first, 0))
         return b.sub(value, b.broadcast(first, value.shape, tuple(range(value.rank))))
 
     def summed(self, value: Value) -> Value:
@@ -143,19 +144,26 @@ def grid_sampler_backward(
     wide = opmath(x.dtype)
     pixels = _Pixels(b, x, grid, mode, padding, align_corners, wide, backward=True)
     grad = b.transpose(b.cast(grad, wide), (0, *range(2, grad.rank), 1))
-    dims = (*range(len(pixels.points)), len(pixels.shape))
-    grad = b.broadcast(grad, (*pixels.shape, x.shape[1]), dims)
     weight = pixels.weights()
     of_image = None
+    by_channel = (*range(len(pixels.points)), len(pixels.shape))
     if output_mask[0]:
-        updates = grad if weight is None else b.mul(grad, pixels.over_channels(weight))
+        updates = b.broadcast(grad, (*pixels.shape, x.shape[1]), by_channel)
+        updates = updates if weight is None else b.mul(updates, pixels.over_channels(weight))
         of_image = write(b, zeros(b, x.shape, x.dtype), b.cast(updates, x.dtype), pixels.indices, pixels.dims, "add")
     if weight is None:
         return of_image, zeros(b, grid.shape, grid.dtype)
-    along = b.reduce(b.mul(grad, b.cast(pixels.values(), wide)), "sum", (len(pixels.shape),))
+    values = b.cast(pixels.values(), wide)
     parts: list[Value] = []
     for d in reversed(range(pixels.space)):
-        slope = pixels.weights(moving=d)
-        assert slope is not None
-        parts.append(b.reshape(pixels.summed(b.mul(pixels.beyond_first(along, d), slope)), (*pixels.points, 1)))
+        slope, speed = pixels.weights(moving=d), pixels.taps[d].speed
+        assert slope is not None and speed is not None
+        # In the order of eager's kernels: a large pixel that counts for little is not to overflow.
+        terms = b.mul(pixels.beyond_first(values, d), pixels.over_channels(slope))
+        if mode == _BILINEAR and pixels.space == 2:
+            terms = b.mul(pixels.summed(terms), grad)
+        else:
+            terms = pixels.summed(b.mul(terms, b.broadcast(grad, values.shape, by_channel)))
+        part = b.reduce(terms, "sum", (grad.rank - 1,))
+        parts.append(b.mul(b.reshape(part, (*pixels.points, 1)), speed))
     return of_image, b.cast(concat(b, parts, grid.rank - 1), grid.dtype)

@@ -196,6 +196,29 @@ def test_gradients_of_other_rows_are_caught() -> None:
     assert compare(gradient_of_quantile(1), lambda x: (of_quantile(x, 1, rising).flip(0),), x).kind == Kind.VALUE
 
 
+def test_two_choices_of_which_each_has_a_gradient() -> None:
+    x = TIED[:27].reshape(3, 3, 3)
+    y = TIED[5:21].reshape(4, 4)
+    calls = []
+    for name, dim in (("x", 1), ("y", 0)):
+        calls += [
+            Call("torch.Tensor.detach", (Ref(name),), {}, f"{name}_data"),
+            Call("torch.Tensor.requires_grad_", (Ref(f"{name}_data"),), {}, f"{name}_leaf"),
+            Call("torch.quantile", (Ref(f"{name}_leaf"), 0.3), {"dim": dim}, f"{name}_r"),
+            Call("torch.sum", (Ref(f"{name}_r"),), {}, f"{name}_total"),
+        ]
+    calls += [
+        Call("torch.add", (Ref("x_total"), Ref("y_total")), {}, "total"),
+        Call("torch.autograd.grad", (Ref("total"), [Ref("x_leaf"), Ref("y_leaf")]), {}, "g"),
+    ]
+    program, args = Program(("x", "y"), tuple(calls), Ref("g")), (x, y)
+    late_ones = (of_quantile(x, 1, late), of_quantile(y, 0, late))
+    expected = Observed(program(*args), args)
+    assert judge(program, args, expected, Observed(late_ones, args)).ok
+    wrong = (late_ones[0], late_ones[1].flip(1))
+    assert judge(program, args, expected, Observed(wrong, args)).kind == Kind.VALUE
+
+
 def one(target: str, *args: Any, **kwargs: Any) -> Program:
     return Program(("x",), (Call(f"torch.{target}", (Ref("x"), *args), kwargs, "r"),), Ref("r"))
 
