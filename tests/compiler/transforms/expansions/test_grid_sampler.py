@@ -154,6 +154,20 @@ def test_the_gradient_of_an_even_image_is_nothing() -> None:
     assert not compiled(grad, image, grid)[1].any()
 
 
+@pytest.mark.parametrize("large", [1.5, 0.2])
+def test_a_large_pixel_that_counts_for_little_does_not_overflow(large: float) -> None:
+    """Its weight comes first, then the gradient, and how fast the place moves comes last."""
+    op = torch.ops.aten.grid_sampler_2d_backward
+    image = torch.full((1, 1, 4, 6), 0.5)
+    image[0, 0, 2, 3] = torch.finfo(torch.float32).max
+    grid = torch.tensor([[[[0.0, -0.25], [0.01, -0.2499], [0.0, -0.24]]]])  # at row 1, and hardly below it
+    args = (torch.full((1, 1, 1, 3), large), image, grid)
+    compiled = compile(lambda *given: op(*given, 0, 1, False, (True, True)), args, target="linalg")
+    got, expected = compiled(*args)[1], op(*args, 0, 1, False, (True, True))[1]
+    assert torch.equal(got.isfinite(), expected.isfinite()) and expected[..., 0].isfinite().all()
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_cubic_sums_overflow_row_by_row(dtype: torch.dtype) -> None:
     """As eager's: infinities that then meet are NaN, and what is small is lost beside large terms that cancel."""
