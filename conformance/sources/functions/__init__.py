@@ -1,7 +1,7 @@
 """Public functions that PyTorch's op database has no record of, in the form of its records.
 
 A release of PyTorch that has a record of its own of a function, or has no such function, has no row of ours. Where that
-record has no sample of an overload, a row of another variant has.
+record has no sample of an overload, or of an argument, a row of another variant has.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from torchstone.conformance.program.literals import ProgramError
 from torchstone.conformance.sources import opinfo
+from torchstone.conformance.sources.functions.arguments import ARGUMENTS
 from torchstone.conformance.sources.functions.layers import LAYERS
 from torchstone.conformance.sources.functions.overloads import OVERLOADS
 from torchstone.conformance.sources.functions.products import PRODUCTS
@@ -21,7 +22,7 @@ from torchstone.conformance.sources.functions.values import VALUES
 from torchstone.conformance.sources.op_database import OpDatabase
 
 SOURCE = "functions"
-ROWS: tuple[Function, ...] = (*LAYERS, *OVERLOADS, *PRODUCTS, *RECURRENT, *VALUES, *TENSORS)
+ROWS: tuple[Function, ...] = (*ARGUMENTS, *LAYERS, *OVERLOADS, *PRODUCTS, *RECURRENT, *VALUES, *TENSORS)
 
 
 def _load() -> Iterator[Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from function_coverage import LEFT_OUT, not_asked
@@ -34,6 +37,24 @@ def test_a_row_of_another_variant_calls_an_overload_that_the_database_does_not()
             assert row.name in {info.name for info in opinfo.DATABASE.infos.values()}
     case = functions.case("xlogy.with_numbers", "float32", 0)
     assert case.program.calls[0].args == (0.0, Ref("x0")) and case.program.calls[0].target == "torch.xlogy"
+
+
+@pytest.mark.parametrize(
+    ("row", "is_asked"),
+    [
+        ("nn.functional.scaled_dot_product_attention.shared_heads", lambda s: s.args[0].shape[-3] < s.input.shape[-3]),
+        ("_segment_reduce.products_with_zeros", lambda s: "prod" in s.args and bool((s.input == 0).any())),
+        ("histogramdd.with_ranges", lambda s: s.kwargs.get("range") is not None),
+        ("var.negative_correction", lambda s: not s.input.numel() and (s.kwargs.get("correction") or 0) < 0),
+        ("cdist.of_nan", lambda s: bool(s.input.isnan().any())),
+        ("index_add.many_onto_one", lambda s: len(s.args[1]) > 256),
+    ],
+)
+def test_a_row_of_arguments_has_what_no_sample_of_the_database_has(row: str, is_asked: Callable[[Any], bool]) -> None:
+    name = row.rpartition(".")[0]
+    own, theirs = functions.info_of(row), [i for i in opinfo.DATABASE.infos.values() if i.name == name]
+    assert any(is_asked(sample) for sample in own.sample_inputs("cpu", torch.float32))
+    assert not any(is_asked(sample) for info in theirs for sample in info.sample_inputs("cpu", torch.float32))
 
 
 def test_a_row_is_a_call_of_its_function() -> None:
