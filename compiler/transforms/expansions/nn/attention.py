@@ -8,7 +8,6 @@ from torchstone.compiler.ir import Value
 from torchstone.compiler.ir.dims import Dim, floordiv
 from torchstone.compiler.transforms.expansions.common import const, expand_dims
 from torchstone.compiler.transforms.expansions.core.creation import positions
-from torchstone.compiler.transforms.expansions.core.reduction import log_sum_exp
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
 
@@ -24,13 +23,15 @@ def flash_attention(
     wide = opmath(query.dtype)
     key, value = _for_heads(b, key, query), _for_heads(b, value, query)
     logits, _ = _logits(b, query, key, is_causal, attn_mask, scale)
-    total = log_sum_exp(b, logits, (3,))
-    peak = expand_dims(b, b.reduce(logits, "max", (3,)), logits.shape, (3,))
+    highest = b.reduce(logits, "max", (3,))
     # A row of nothing but -inf attends to nothing.
-    empty = b.eq(peak, const(b, peak, -math.inf))
-    power = b.exp(b.sub(logits, b.select(empty, const(b, peak, 0), peak)))
-    weight = expand_dims(b, b.reduce(power, "sum", (3,)), logits.shape, (3,))
-    share = b.div(power, b.select(empty, const(b, weight, 1), weight))
+    empty = b.eq(highest, const(b, highest, -math.inf))
+    highest = b.select(empty, const(b, highest, 0), highest)
+    power = b.exp(b.sub(logits, expand_dims(b, highest, logits.shape, (3,))))
+    weight = b.reduce(power, "sum", (3,))
+    total = b.add(highest, b.log(weight))  # NaN where a logit is infinite, as every share of its row is
+    weight = b.select(empty, const(b, weight, 1), weight)
+    share = b.div(power, expand_dims(b, weight, logits.shape, (3,)))
     out = _contract(b, share, b.cast(value, wide), 3, 2)
     kept = b.op.results[1].tensor
     return b.cast(out, b.type.dtype), b.cast(b.reshape(total, kept.dims), kept.dtype)
@@ -50,10 +51,12 @@ def flash_attention_backward(
     value = b.fit(value, (*value.shape[:2], key.shape[2], value.shape[3]))  # sizes may differ in name
     logits, factor = _logits(b, query, key, is_causal, attn_mask, scale)
     g, k, q, v, o = (b.cast(t, wide) for t in (grad, key, query, value, out))
-    # A row of nothing but -inf attends to nothing.
-    empty = b.eq(logits, const(b, logits, -math.inf))
     above = expand_dims(b, b.cast(total, wide), logits.shape, (3,))
+    empty = b.eq(above, const(b, above, -math.inf))  # a row of nothing but -inf attends to nothing
     share = b.select(empty, const(b, logits, 0), b.exp(b.sub(logits, above)))
+    if is_causal:  # what comes later counts for nothing, even in a row of NaN
+        row, column = positions(b, logits.shape)
+        share = b.select(b.le(column, row), share, const(b, share, 0))
     part = expand_dims(b, b.reduce(b.mul(g, o), "sum", (3,)), logits.shape, (3,))
     grad_logits = b.mul(share, b.sub(_contract(b, g, v, 3, 3), part))
     grad_logits = b.mul(grad_logits, const(b, grad_logits, factor))

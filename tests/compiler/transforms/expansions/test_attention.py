@@ -33,3 +33,17 @@ def test_the_gradient_of_attention_within_a_program(agrees) -> None:
         return torch.autograd.grad(F.scaled_dot_product_attention(*inputs, is_causal=True).square().sum(), inputs)
 
     agrees(program, *(torch.randn(2, 3, 4, 4, dtype=torch.float64) for _ in range(3)))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("scale", [float("inf"), float("nan")])
+def test_a_row_of_nan_reaches_the_values_that_it_looks_at(agrees, scale: float, causal: bool) -> None:
+    """All of them, those too whose logit is -inf; none that come later."""
+
+    @torch.enable_grad()
+    def program(q, k, v):
+        inputs = [t.detach().requires_grad_() for t in (q, k, v)]
+        out = F.scaled_dot_product_attention(*inputs, is_causal=causal, scale=scale)
+        return torch.autograd.grad(out.sum(), inputs)
+
+    agrees(program, *(torch.randn(2, 3, n, 4) for n in (3, 5, 5)))
