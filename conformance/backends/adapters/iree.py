@@ -33,7 +33,8 @@ FLAGS = (
     "--iree-input-demote-f64-to-f32=false",  # it would compute float64 in float32
 )
 _DECLINED = re.compile(
-    r"failed to legalize|[Uu]nsupported|not supported|[Uu]nimplemented|not implemented|unhandled|only support"
+    r"failed to legalize|[Uu]nsupported|not supported|[Uu]nimplemented|not implemented|unhandled|only support|"
+    r"unregistered dialect"  # types that the importer writes and IREE is built without, as those of sparse tensors
 )
 _OP = re.compile(r"torch\.((?:aten|prims?|torchvision)\.\w+(?:\.\w+)?)|'([a-z_]+\.[\w.]+)' op")
 _PLACE = re.compile(r"\S*source\.mlir:\d+:\d+: |loc\(unknown\): ")

@@ -86,6 +86,12 @@ def test_the_compilers_own_words_are_kept(iree: Backend, capfd: pytest.CaptureFi
     assert failed.value.stage == "compile"
 
 
+def test_a_type_that_iree_is_built_without_is_declined(iree: Backend) -> None:
+    with pytest.raises(BackendUnsupported, match=r"sparse_tensor.*unregistered dialect") as declined:
+        iree.compile(lambda x: x.to_sparse(), (torch.eye(3),))
+    assert declined.value.stage == "lower"
+
+
 def test_sizes_that_do_not_fit_are_an_error_of_the_run(iree: Backend) -> None:
     compiled = iree.compile(lambda x: x + 1, (torch.ones(3),))
     with pytest.raises(BackendError, match="shape") as failed:
