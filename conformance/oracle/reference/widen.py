@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
 from torchstone.conformance.oracle.op_traits.references import WIDENED_CASTS, WITHOUT_FLOAT64
+from torchstone.conformance.oracle.reference.without_float64 import is_float8
 from torchstone.conformance.program.program import Call, Program
 
 
@@ -40,7 +41,7 @@ def widen_program(program: Program) -> Program:
     def leaf(value: Any) -> Any:
         if isinstance(value, Program):
             return widen_program(value)
-        if not isinstance(value, torch.dtype) or (value.is_floating_point and value.itemsize == 1):
+        if not isinstance(value, torch.dtype) or is_float8(value):
             return value
         return wider(value)
 
