@@ -277,12 +277,17 @@ class _Search:
             if rows is None or any(_beyond(numbers[element], rows[element]) for element in elements):
                 return torch.zeros_like(wanted)
             found |= wanted & (self.distance() <= self.unit)
-            apart = {e: _apart(numbers[e], rows[e], float(self.unit[e])) for e in elements if not found[e]}
+            apart = {e: _apart(numbers[e], rows[e], self._units(e, rows[e])) for e in elements if not found[e]}
             found[[element for element, ratio in apart.items() if ratio is not None and ratio <= room]] = True
             elements = [e for e, ratio in apart.items() if ratio is None or room < ratio <= MAX_SPACING_RATIO]
             if not elements:
                 break
         return found
+
+    def _units(self, element: int, values: list[float]) -> list[float]:
+        """How far from each value what counts as the same may lie: in ULPs of its own, where it is the larger one."""
+        own = self.row.ulps * ulp(torch.tensor(values, dtype=torch.float64).abs(), self.dtype)
+        return torch.maximum(own, self.unit[element]).tolist()
 
     def _rows(self, elements: list[int], count: int) -> dict[int, list[float]] | None:
         """What ``count`` runs give for each element; fewer, if one of these has its number far beyond them. None if a
@@ -305,7 +310,7 @@ def anew(seed: int) -> Mix:
     return one_run(Draws(SEED_OF_SEARCH + seed))
 
 
-def _apart(number: float, ordered: list[float], unit: float) -> float | None:
+def _apart(number: float, ordered: list[float], units: list[float]) -> float | None:
     """How far a number is from the next run below or above, in the median spacing of the runs on that side.
 
     None if more runs have to tell: they lie on a lattice, and say nothing of what is between its points, but some
@@ -313,7 +318,7 @@ def _apart(number: float, ordered: list[float], unit: float) -> float | None:
     if hardly any is left to meet.
     """
     points: list[list[float]] = []
-    for value in ordered:  # what lies as close as numbers that count as the same is one point
+    for value, unit in zip(ordered, units, strict=True):  # what lies as close as numbers that count as the same
         if points and value - points[-1][-1] <= unit:
             points[-1].append(value)
         else:
