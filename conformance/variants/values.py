@@ -71,23 +71,37 @@ def extremes(dtype: torch.dtype) -> list[float]:
 
 
 def ends_of_conversions(case: Case) -> list[float]:
-    """Where conversions to the floats of a program round in ways of their own: to the largest number and beyond it, to
-    subnormals and to 0. A number halfway between two is among them."""
+    """The numbers that conversions to the dtypes of a program treat in ways of their own."""
     found: list[float] = []
-    for dtype in sorted(_named_floats(case) - {tensor.dtype for tensor in case.args}, key=str):  # the same everywhere
-        info = torch.finfo(dtype)
-        step, least = math.ldexp(info.eps, math.frexp(info.max)[1] - 1), info.tiny * info.eps
-        found += [info.max, -info.max - step / 4, info.max + step / 2, -0.75 * info.tiny, 1.5 * least, -least / 2]
+    for dtype in sorted(_named_dtypes(case) - {tensor.dtype for tensor in case.args}, key=str):  # the same everywhere
+        found += _ends_of_float(dtype) if dtype.is_floating_point else _ends_of_integer(dtype)
     return found
 
 
-def _named_floats(case: Case) -> set[torch.dtype]:
-    """The floats that a case's program converts to: its arguments, methods (``x.half()``) and results say which."""
+def _ends_of_float(dtype: torch.dtype) -> list[float]:
+    """The largest number and beyond it, subnormals and what becomes 0; one halfway between two is among them."""
+    info = torch.finfo(dtype)
+    step, least = math.ldexp(info.eps, math.frexp(info.max)[1] - 1), info.tiny * info.eps
+    return [info.max, -info.max - step / 4, info.max + step / 2, -0.75 * info.tiny, 1.5 * least, -least / 2]
+
+
+def _ends_of_integer(dtype: torch.dtype) -> list[float]:
+    """What is cut off to the largest and the smallest number, and numbers of either sign that no narrower integer
+    holds, signed or not: a conversion may go by way of one."""
+    limits = torch.iinfo(dtype)
+    size = limits.max - limits.min + 1
+    most = limits.max + 1 - max(1, size // 512)  # of 8 digits, which every float but those of 8 bits has
+    wider = [sign * 1.5 * 2.0**bits for bits in (8, 16, 32) if 2**bits < size for sign in (1, -1)]
+    return list(dict.fromkeys([limits.max + 0.5, most, limits.min - 0.5, limits.min, *wider]))
+
+
+def _named_dtypes(case: Case) -> set[torch.dtype]:
+    """The numbers that a case's program converts to: its arguments, methods (``x.half()``) and results say which."""
     found = {leaf.dtype for leaf in answer(case) or [] if isinstance(leaf, Tensor)}
     for call in case.program.calls:
         named = getattr(torch, call.target.rpartition(".")[2], None)
         found |= {leaf for leaf in (named, *leaves([call.args, call.kwargs])) if isinstance(leaf, torch.dtype)}
-    return {dtype for dtype in found if dtype.is_floating_point}
+    return {dtype for dtype in found if not dtype.is_complex and dtype is not torch.bool}
 
 
 def small_numbers(dtype: torch.dtype) -> list[float]:

@@ -197,3 +197,21 @@ def test_extremes_are_at_the_ends_of_what_a_program_converts_to(
     assert ((converted == 0) & (x != 0)).any()
     assert ((sizes > 0) & (sizes < info.tiny)).any(), "numbers that become subnormal"
     assert ((x.abs() > info.max) & (sizes == info.max)).any(), "numbers that round to the largest one"
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
+@pytest.mark.parametrize("source", [torch.float32, torch.bfloat16])
+def test_conversions_to_integers_are_asked_what_narrower_ones_do_not_hold(
+    source: torch.dtype, dtype: torch.dtype
+) -> None:
+    (x,) = asked(case("torch.Tensor.to", torch.ones(30, dtype=source), args=(dtype,)), "extremes").args
+    numbers, limits = x.to(torch.float64), torch.iinfo(dtype)
+    inside = numbers[(numbers.trunc() >= limits.min) & (numbers.trunc() <= limits.max)]
+    assert (inside.trunc() == limits.min).any()
+    for narrower in (torch.int8, torch.uint8, torch.int16, torch.int32):
+        ends = torch.iinfo(narrower)
+        if ends.max < limits.max:
+            assert (inside > ends.max).any(), f"numbers beyond {narrower}"
+            assert limits.min == 0 or (inside < min(ends.min, -1)).any()
+    if dtype in (torch.int8, torch.uint8) and source is torch.float32:
+        assert (inside > limits.max).any(), "numbers that are cut off to the largest one"
