@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name
-from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.pool import Pool
-from torchstone.conformance.store import parse_evidence as read
+from torchstone.conformance.store import verdict_of
 from torchstone.reducers.blame import blamed
 from torchstone.reducers.engine import Budget
 from torchstone.reducers.failure import reduce_case
@@ -58,7 +58,7 @@ def distinct_failures(rows: Iterable[tuple[Any, ...]], backend: str) -> list[Fai
     """Return the failures of a backend among the rows of a store, those of most cases first."""
     found: dict[tuple[Signature, str, str], Failure] = {}
     for row in rows:
-        verdict = _verdict(row)
+        verdict = verdict_of(row)
         if verdict.backend != backend or verdict.outcome not in REDUCED:
             continue
         known = signature(verdict)
@@ -66,14 +66,6 @@ def distinct_failures(rows: Iterable[tuple[Any, ...]], backend: str) -> list[Fai
         failure = found.get(key) or Failure(backend, known, verdict.op, verdict.dtype, ())
         found[key] = dataclasses.replace(failure, cases=(*failure.cases, verdict.case_id))
     return sorted(found.values(), key=lambda failure: (-len(failure.cases), failure.name))
-
-
-def _verdict(row: tuple[Any, ...]) -> Verdict:
-    case_id, backend, source, op, dtype, variant, stage, outcome, kind, message, evidence, seconds = row
-    return Verdict(
-        case_id, backend, source, op, dtype, variant, Stage(stage), Outcome(outcome), kind, message,
-        read(evidence, case_id), seconds,
-    )  # fmt: skip
 
 
 def reduce_failures(

@@ -28,7 +28,7 @@ ANOTHER = "another_program"
 def calls_to_failure(case: Case, verdict: Verdict | None) -> list[LaterCall]:
     """The calls after the first two up to the one that failed; none where it was one of the first."""
     made = verdict.evidence.get(CALLS) if verdict is not None and verdict.outcome in FAILURES else None
-    if not made:
+    if not made or not isinstance(made, list):
         return []
     with torch.no_grad():
         expected = observe(case.program, case.fresh_args())

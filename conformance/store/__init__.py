@@ -4,7 +4,7 @@ from torchstone.conformance.store.campaign import Campaign, campaigns, finding_c
 from torchstone.conformance.store.opening import DEFAULT_PATH, StoreError, check_store, default_path, now
 from torchstone.conformance.store.prune import Pruned, prune, runs_to_prune
 from torchstone.conformance.store.schema import SCHEMA_VERSION
-from torchstone.conformance.store.store import RUN_COLUMNS, VERDICT_COLUMNS, RunRecord, Store
+from torchstone.conformance.store.store import RUN_COLUMNS, VERDICT_COLUMNS, RunRecord, Store, verdict_of
 from torchstone.conformance.store.untrusted import parse_evidence
 
 __all__ = [
@@ -26,4 +26,5 @@ __all__ = [
     "prune",
     "record_campaign",
     "runs_to_prune",
+    "verdict_of",
 ]

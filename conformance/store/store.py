@@ -21,15 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import UnknownName
 from torchstone.conformance.escape import utf8
-from torchstone.conformance.execution.verdict import Outcome, Stage
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.store import opening
 from torchstone.conformance.store.opening import StoreError
-from torchstone.conformance.store.untrusted import options_well_formed, unpacked
+from torchstone.conformance.store.untrusted import options_well_formed, parse_evidence, unpacked
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from torchstone.conformance.execution.verdict import Verdict
 
 BATCH_SECONDS = 0.5
 BATCH_ROWS = 500
@@ -265,12 +263,13 @@ class Store:
         with self._errors():
             query = f"SELECT {columns} FROM verdicts WHERE run = ? ORDER BY backend, case_id"
             for row in self._db.execute(query, (key,)):
-                well = tuple(map(type, row)) == _TYPES and row[6] in _STAGES and row[7] in _OUTCOMES
-                if not well or not math.isfinite(row[11]):
-                    raise StoreError(
-                        f"{self.path} is corrupt: run r{key} has a row that is no verdict: {row[:8]!r:.200}"
-                    )
-                yield row
+                yield self._checked(row, key)
+
+    def _checked(self, row: tuple[Any, ...], key: int) -> tuple[Any, ...]:
+        well = tuple(map(type, row)) == _TYPES and row[6] in _STAGES and row[7] in _OUTCOMES
+        if not well or not math.isfinite(row[11]):
+            raise StoreError(f"{self.path} is corrupt: run r{key} has a row that is no verdict: {row[:8]!r:.200}")
+        return row
 
     def counts(self, run: str) -> dict[str, dict[str, int]]:
         """Return, for each backend of the run, how many cases ended in each outcome."""
@@ -346,6 +345,24 @@ class Store:
             return None
         return unpacked(row[0], self.path, f"case {case_id}")
 
+    def failure(self, case_id: str, backend: str, run: str | None = None) -> tuple[Verdict, bytes] | None:
+        """Return a backend's verdict of a case that failed, and the stored form of that case; None if there is none.
+
+        The newest, unless a run is named. Raises StoreError.
+        """
+        self.flush()
+        where, values = ("AND run = ?", (_key(self.run(run).run),)) if run else ("", ())
+        query = (
+            f"SELECT {', '.join(VERDICT_COLUMNS)}, run, data FROM verdicts JOIN cases USING (digest) "
+            f"WHERE case_id = ? AND backend = ? {where} ORDER BY run DESC LIMIT 1"
+        )
+        with self._errors():
+            found = self._db.execute(query, (case_id, backend, *values)).fetchone()
+        if found is None:
+            return None
+        *row, key, data = found
+        return verdict_of(self._checked(tuple(row), key)), unpacked(data, self.path, f"case {case_id}")
+
     def close(self) -> None:
         """Write what is pending and close the file."""
         try:
@@ -361,6 +378,15 @@ class Store:
             contextlib.suppress(StoreError) if kind else contextlib.nullcontext()
         ):  # the first error is the one to tell
             self.close()
+
+
+def verdict_of(row: tuple[Any, ...]) -> Verdict:
+    """Return the verdict in a row of ``iter_verdicts``. Raises StoreError for evidence that is no JSON object."""
+    found = dict(zip(VERDICT_COLUMNS, row, strict=True))
+    evidence = parse_evidence(found["evidence"], found["case_id"])
+    return Verdict(
+        **{**found, "stage": Stage(found["stage"]), "outcome": Outcome(found["outcome"]), "evidence": evidence}
+    )
 
 
 def _key(run: str) -> int:

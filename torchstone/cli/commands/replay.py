@@ -48,7 +48,12 @@ def replay(
     ] = None,
     ops_from: OpsFromOption = None,
     script: Annotated[
-        bool, typer.Option("--script", help="Print the case as a standalone script; run nothing.")
+        bool,
+        typer.Option(
+            "--script",
+            help="Print the case as a standalone script; run nothing. It looks at what a stored verdict of the backend "
+            "names; without one it compares all results.",
+        ),
     ] = False,
 ) -> int:
     """Try a case again, alone or after others, and show the evidence. Exit code 0 if it gives what eager gives, else 1.
@@ -66,7 +71,8 @@ def replay(
     if script:  # which needs no backend: it says how its users reach it
         from torchstone.conformance.repro.script import render_script
 
-        told = render_script(find_case(case, store, run), backend)
+        failed, verdict = find_failure(case, backend, store, run) or (find_case(case, store, run), None)
+        told = render_script(failed, backend, verdict)
         write_raw(told)  # nothing in it is a command, and no word of it may be another
         return OK
     check_usable([backend], pythons)
@@ -114,6 +120,29 @@ def check_case(name: str, store: Path | None = None, run: str | None = None) -> 
     check_ops([source], rest[:1])
     if source in DATABASES:
         check_known("dtype", rest[1:2], DTYPES)
+
+
+def find_failure(
+    name: str, backend: str, store: Path | None = None, run: str | None = None
+) -> tuple[Case, Verdict] | None:
+    """Return a case that failed on a backend, as a store has it, and the verdict: the newest, unless a run is named.
+
+    None where no store has any. Raises InputError for a case that does not read.
+    """
+    from torchstone.conformance.program.case import Case, CaseError
+
+    path = store or default_path()
+    if Path(name).is_file() or (store is None and run is None and not path.exists()):
+        return None
+    with Store(path, readonly=True) as db:
+        found = db.failure(name, backend, run)
+    if found is None:
+        return None
+    verdict, data = found
+    try:
+        return Case.from_bytes(data), verdict
+    except CaseError as error:
+        raise InputError(str(error)) from error
 
 
 def find_case(name: str, store: Path | None = None, run: str | None = None) -> Case:
