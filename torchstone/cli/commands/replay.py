@@ -129,8 +129,6 @@ def find_failure(
 
     None where no store has any. Raises InputError for a case that does not read.
     """
-    from torchstone.conformance.program.case import Case, CaseError
-
     path = store or default_path()
     if Path(name).is_file() or (store is None and run is None and not path.exists()):
         return None
@@ -139,10 +137,7 @@ def find_failure(
     if found is None:
         return None
     verdict, data = found
-    try:
-        return Case.from_bytes(data), verdict
-    except CaseError as error:
-        raise InputError(str(error)) from error
+    return _read(data), verdict
 
 
 def find_case(name: str, store: Path | None = None, run: str | None = None) -> Case:
@@ -150,21 +145,26 @@ def find_case(name: str, store: Path | None = None, run: str | None = None) -> C
 
     Raises InputError when there is none, saying why.
     """
-    from torchstone.conformance.program.case import Case, CaseError
     from torchstone.conformance.sources import find_case as from_source
 
+    if Path(name).is_file():
+        return _read(Path(name))
+    path = store or default_path()
+    if store is not None or run is not None or path.exists():
+        with Store(path, readonly=True) as db:
+            data = db.case_bytes(name, run)
+            if data is not None:
+                return _read(data)
+    return from_source(name)
+
+
+def _read(data: bytes | Path) -> Case:
+    from torchstone.conformance.program.case import Case, CaseError
+
     try:
-        if Path(name).is_file():
-            return Case.load(name)
-        path = store or default_path()
-        if store is not None or run is not None or path.exists():
-            with Store(path, readonly=True) as db:
-                data = db.case_bytes(name, run)
-                if data is not None:
-                    return Case.from_bytes(data)
+        return Case.from_bytes(data) if isinstance(data, bytes) else Case.load(data)
     except CaseError as error:
         raise InputError(str(error)) from error
-    return from_source(name)
 
 
 def show_verdict(case: Case, verdict: Verdict) -> None:
