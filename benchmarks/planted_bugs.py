@@ -134,13 +134,16 @@ def ops_of(bug: PlantedBug, calls: Calls, most: int) -> list[str]:
     near = sorted(touched, key=distance)
     if bug.rule is not None and len(near) > most:
         backend = load_bug(bug.name)
-        near[:LOOKED_AT] = sorted(near[:LOOKED_AT], key=lambda op: not shows(op, backend))
+        first = list(itertools.islice((op for op in near[:LOOKED_AT] if shows(op, backend)), most))
+        near = [*first, *(op for op in near if op not in first)]
     return near[:most]
 
 
 def shows(op: str, backend: PlantedBackend) -> bool:
-    """Whether a backend's bits are not eager's in one of the first samples of an op."""
-    return any(may_fail(case, backend) for dtype in few_dtypes(op) for case in samples(op, dtype, FIRST))
+    """Whether a backend's bits are not eager's in one of the first samples of an op, or in what the plan asks of it."""
+    first = (case for dtype in few_dtypes(op) for case in samples(op, dtype, FIRST))
+    asked = (case for case in planned(op) if case.source != "errors" and is_run_as_it_is(case))
+    return any(may_fail(case, backend) for cases in (first, asked) for case in cases)
 
 
 @functools.lru_cache(maxsize=4000)
