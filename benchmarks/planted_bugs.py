@@ -161,11 +161,13 @@ def varied(op: str, dtype: str, index: int, variant: str) -> Case | None:
 
 
 def in_all_variants(op: str, dtypes: list[str]) -> Iterator[Case]:
-    """Every sample in every variant: in those first that are compiled and called as they are, which is soon done."""
-    for as_it_is in (True, False):
+    """Every sample in every variant, the first few samples before the others: in those variants first that are compiled
+    and called as they are, which is soon done."""
+    for few, as_it_is in itertools.product((True, False), (True, False)):
         ways = [name for name in VARIANTS.rows if (VARIANTS.load(name).run is None) is as_it_is]
         for dtype in dtypes:
-            for index, variant in itertools.product(range(len(samples(op, dtype, None))), ways):
+            indices = range(len(samples(op, dtype, None)))
+            for index, variant in itertools.product(indices[:LIMIT] if few else indices[LIMIT:], ways):
                 if (case := varied(op, dtype, index, variant)) is not None:
                     yield case
 
