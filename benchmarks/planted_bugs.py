@@ -23,6 +23,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -46,6 +47,7 @@ from torchstone.conformance.selection.plan import SHARES, plan_cases
 from torchstone.conformance.sources import Source, iterate, load_all
 from torchstone.conformance.sources import load as load_source
 from torchstone.conformance.variants.apply import apply
+from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, is_run_as_it_is
 
 COMPUTED = [name for name in PLANNED_SOURCES if name not in ("errors", "programs")]
@@ -134,13 +136,19 @@ def ops_of(bug: PlantedBug, calls: Calls, most: int) -> list[str]:
     near = sorted(touched, key=distance)
     if bug.rule is not None and len(near) > most:
         backend = load_bug(bug.name)
-        first = list(itertools.islice((op for op in near[:LOOKED_AT] if shows(op, backend)), most))
+        telling = (
+            op for op in near[:LOOKED_AT] if planned(op) is not None and any(answers([partial(shows, op, backend)], 1))
+        )
+        first = list(itertools.islice(telling, most))
         near = [*first, *(op for op in near if op not in first)]
     return near[:most]
 
 
 def shows(op: str, backend: PlantedBackend) -> bool:
-    """Whether a backend's bits are not eager's in one of the first samples of an op, or in what the plan asks of it."""
+    """Whether a backend's bits are not eager's in one of the first samples of an op, or in what the plan asks of it.
+
+    To be asked in a fork: some bugs end the process.
+    """
     first = (case for dtype in few_dtypes(op) for case in samples(op, dtype, FIRST))
     asked = (case for case in planned(op) if case.source != "errors" and is_run_as_it_is(case))
     return any(may_fail(case, backend) for cases in (first, asked) for case in cases)
