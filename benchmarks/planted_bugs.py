@@ -23,7 +23,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -136,10 +135,7 @@ def ops_of(bug: PlantedBug, calls: Calls, most: int) -> list[str]:
     near = sorted(touched, key=distance)
     if bug.rule is not None and len(near) > most:
         backend = load_bug(bug.name)
-        telling = (
-            op for op in near[:LOOKED_AT] if planned(op) is not None and any(answers([partial(shows, op, backend)], 1))
-        )
-        first = list(itertools.islice(telling, most))
+        first = list(itertools.islice((op for op in near[:LOOKED_AT] if shows(op, backend)), most))
         near = [*first, *(op for op in near if op not in first)]
     return near[:most]
 
@@ -147,11 +143,11 @@ def ops_of(bug: PlantedBug, calls: Calls, most: int) -> list[str]:
 def shows(op: str, backend: PlantedBackend) -> bool:
     """Whether a backend's bits are not eager's in one of the first samples of an op, or in what the plan asks of it.
 
-    To be asked in a fork: some bugs end the process.
+    Asked in a fork, which some bugs end.
     """
-    first = (case for dtype in few_dtypes(op) for case in samples(op, dtype, FIRST))
-    asked = (case for case in planned(op) if case.source != "errors" and is_run_as_it_is(case))
-    return any(may_fail(case, backend) for cases in (first, asked) for case in cases)
+    first = [case for dtype in few_dtypes(op) for case in samples(op, dtype, FIRST)]
+    asked = [case for case in planned(op) if case.source != "errors" and is_run_as_it_is(case)]
+    return answers([lambda: any(may_fail(case, backend) for case in (*first, *asked))], 1) == [True]
 
 
 @functools.lru_cache(maxsize=4000)
