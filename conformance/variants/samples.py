@@ -152,19 +152,19 @@ def _differentiated(sample: Case) -> Case:
 
 
 _ASKED = {
-    "float64": ("default",),
+    "float64": ("default", "small"),
     "float16": ("magnitudes", "extremes", "scalar"),
     "bfloat16": ("special", "backward"),
     "complex64": ("special", "backward"),
-    "int64": ("default", "extremes"),
+    "int64": ("default", "extremes", "uniform"),
     "int32": ("default", "extremes"),
     "int8": ("default", "extremes"),
     "uint8": ("default", "extremes"),
     "bool": ("default",),
 }
-"""The variants in each dtype. Integers are exact, and are asked as they are, too. In 16 bits an op of one element may
-take a way of its own, on which it has to compute as wide; gradients are asked where they round, and where they are
-conjugated."""
+"""The variants in each dtype. Integers are exact, and are asked as they are, too, and as rows of nothing but the smallest
+one. In 16 bits an op of one element may take a way of its own, on which it has to compute as wide; in 64 there are
+numbers that no narrower dtype tells apart. Gradients are asked where they round, and where they are conjugated."""
 
 
 def _keeps_integers(sample: Case) -> bool:
