@@ -34,3 +34,19 @@ def test_erfcx_at_the_ends(agrees: Callable[..., None]) -> None:
     agrees(torch.special.erfcx, ends)
     agrees(torch.special.erfcx, torch.tensor([-3, 0, 2, 40]))
     agrees(torch.special.log_ndtr, torch.tensor([*POINTS, *ends.tolist()]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_erfinv_has_all_digits_up_to_its_ends(dtype: torch.dtype) -> None:
+    """Beside 1, where erf has no digits left, 1 - y is exact."""
+    beside = [1 - 2.0**-k for k in range(1, 54)]
+    y = torch.tensor(
+        [*beside, *(-v for v in beside), 0.0, -0.0, 5e-324, 1e-300, -1e-9, 0.3, 0.7, 0.7000001], dtype=dtype
+    )
+    got = compile(torch.erfinv, (y,), target="evaluator")(y)
+    with mpmath.workdps(60):
+        exact = [math.copysign(math.inf, v) if abs(v) == 1 else float(mpmath.erfinv(v)) for v in y.tolist()]
+    wanted = torch.tensor(exact, dtype=torch.float64).to(dtype)
+    torch.testing.assert_close(got, wanted, rtol=4 * torch.finfo(dtype).eps, atol=0)
+    assert torch.equal(torch.signbit(got), torch.signbit(y))
+    assert compile(torch.erfinv, (y,), target="evaluator")(torch.full_like(y, 1.5)).isnan().all()
