@@ -41,10 +41,11 @@ from torchstone.conformance.oracle.finding import Observed
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.planted import BUGS, PlantedBackend, PlantedBug
 from torchstone.conformance.planted import load as load_bug
-from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.case import Case, Untested
 from torchstone.conformance.selection.plan import SHARES, plan_cases
 from torchstone.conformance.sources import Source, iterate, load_all
 from torchstone.conformance.sources import load as load_source
+from torchstone.conformance.sources.maker import CaseMaker
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.registry import DEFAULT, VARIANTS, is_run_as_it_is
@@ -157,10 +158,15 @@ def samples(op: str, dtype: str, limit: int | None) -> tuple[Case, ...]:
 
 @functools.lru_cache(maxsize=4000)
 def varied(op: str, dtype: str, index: int, variant: str) -> Case | None:
-    """A sample in a variant."""
+    """A sample in a variant; None where there is none, or where making it ended a process before."""
+    name = ":".join((op, dtype, str(index), variant))
+    if name in UNMADE:
+        return None
+    MAKING.write_text(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = apply(samples(op, dtype, None)[index], variant)
+    MAKING.write_text("")
     return found if isinstance(found, Case) else None
 
 
@@ -180,8 +186,18 @@ def in_all_variants(op: str, dtypes: list[str]) -> Iterator[Case]:
 def planned(op: str) -> tuple[Case, ...]:
     """What a run without options asks of an op of any source."""
     ops = {name: [op] for name in PLANNED_SOURCES if op in load_source(name).op_names()}
-    entries = plan_cases(ops, load_all(ops), DEFAULT_EFFORT.budget, list(VARIANTS.rows))
-    return tuple(entry for entry in entries if isinstance(entry, Case))
+    return tuple(entry for entry in plan_maker().entries(ops) if isinstance(entry, Case))
+
+
+@functools.cache
+def plan_maker() -> CaseMaker:
+    """Makes plans in children: some of what variants ask of eager ends the process."""
+    sources = load_all(PLANNED_SOURCES)
+
+    def plan(source: str, op: str) -> Iterator[Case | Untested]:
+        return plan_cases({source: [op]}, sources, DEFAULT_EFFORT.budget, list(VARIANTS.rows))
+
+    return CaseMaker(plan)
 
 
 def near(cases: Iterable[Case], ops: list[str]) -> list[Case]:
@@ -260,6 +276,10 @@ def same_results(left: Observed, right: Observed) -> bool:
 
 MARK = Path(f".torchstone/planted-{os.getpid()}.mark")
 """What a process that tries bugs is at: the bug, the stage and, while the backend runs, the case."""
+
+
+MAKING, UNMADE = MARK.with_suffix(".making"), set[str]()
+"""The sample and variant that a process makes a case of, and those that ended one."""
 
 
 def _mark(bug: str, stage: str, case: str = "") -> None:
@@ -342,10 +362,15 @@ def run_eager(case_id: str) -> None:
 
 def supervise(arguments: list[str], journal: Path) -> None:
     """Measure in a process of its own; one that a bug ends is noted as a crash, and the next one goes on."""
+    unmade: list[str] = []
     while True:
-        child = subprocess.Popen([sys.executable, __file__, *arguments, "--alone"])
+        child = subprocess.Popen([sys.executable, __file__, *arguments, "--alone", *unmade])
         if child.wait() >= 0:
             return
+        making = Path(f".torchstone/planted-{child.pid}.making")
+        if name := making.read_text():
+            unmade += ["--unmade", name]
+            continue
         mark = Path(f".torchstone/planted-{child.pid}.mark")
         bug, stage, case = json.loads(mark.read_text())
         row = {"bug": bug, "stage": stage, "ops": 0, "found": "", "complete": False, "tried": 0, "seconds": 0}
@@ -401,6 +426,7 @@ def main() -> None:
     parser.add_argument("--ops", type=int, default=10, help="ops a bug, at most [10]")
     parser.add_argument("--seconds", type=float, default=8.0, help="processor time a bug and stage, at most [8]")
     parser.add_argument("--half", choices=("shown", "held-out", "both"), default="both")
+    parser.add_argument("--unmade", action="append", default=[], help="a sample and variant that ends the process")
     parser.add_argument("--alone", action="store_true", help="in this process, which a bug may end")
     parser.add_argument("--show", action="store_true", help="print the tables and measure nothing")
     options = parser.parse_args()
@@ -411,8 +437,12 @@ def main() -> None:
         if not options.alone:
             supervise(sys.argv[1:], options.journal)
         else:
+            MAKING.parent.mkdir(exist_ok=True)
+            MAKING.write_text("")
+            UNMADE.update(options.unmade)
             measure(bugs, options.stage or list(STAGES), options.journal, options)
             MARK.unlink(missing_ok=True)
+            MAKING.unlink()
             return
     show(read([options.journal]))
 
