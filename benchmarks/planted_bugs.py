@@ -136,19 +136,23 @@ def ops_of(bug: PlantedBug, calls: Calls, most: int) -> list[str]:
     near = sorted(touched, key=distance)
     if bug.rule is not None and len(near) > most:
         backend = load_bug(bug.name)
-        first = list(itertools.islice((op for op in near[:LOOKED_AT] if shows(op, backend)), most))
-        near = [*first, *(op for op in near if op not in first)]
+        for cases_of_op in (first_samples, planned):  # of all plans only where no op shows it at once
+            first = list(itertools.islice((op for op in near[:LOOKED_AT] if shows(cases_of_op(op), backend)), most))
+            if first:
+                near = [*first, *(op for op in near if op not in first)]
+                break
     return near[:most]
 
 
-def shows(op: str, backend: PlantedBackend) -> bool:
-    """Whether a backend's bits are not eager's in one of the first samples of an op, or in what the plan asks of it.
+def shows(cases: Iterable[Case], backend: PlantedBackend) -> bool:
+    """Whether a backend's bits are not eager's in one of some cases. Asked in a fork, which some bugs end."""
+    asked = [case for case in cases if case.source != "errors" and is_run_as_it_is(case)]
+    return answers([lambda: any(may_fail(case, backend) for case in asked)], 1) == [True]
 
-    Asked in a fork, which some bugs end.
-    """
-    first = [case for dtype in few_dtypes(op) for case in samples(op, dtype, FIRST)]
-    asked = [case for case in planned(op) if case.source != "errors" and is_run_as_it_is(case)]
-    return answers([lambda: any(may_fail(case, backend) for case in (*first, *asked))], 1) == [True]
+
+def first_samples(op: str) -> list[Case]:
+    """The first samples of an op in a few dtypes."""
+    return [case for dtype in few_dtypes(op) for case in samples(op, dtype, FIRST)]
 
 
 @functools.lru_cache(maxsize=4000)
