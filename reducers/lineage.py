@@ -16,6 +16,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.repro.place import Place, failing_place, ref_at
+from torchstone.conformance.variants.dynamic import part_asked
 
 Role: TypeAlias = "tuple[str, tuple[int | str, ...]]"
 """A call's target with the path to one of its results; or, for an input that is written to, with an argument."""
@@ -38,7 +39,8 @@ class Lineage:
         place = failing_place(verdict)
         if place is None:
             return cls(None)
-        made = _led_to(case.program, place) if place.side == "output" else _follows(case.program, place)
+        program = part_asked(case, verdict.evidence).program
+        made = _led_to(program, place) if place.side == "output" else _follows(program, place)
         return cls(place, frozenset(made), frozenset(call.target for call in case.program.calls))
 
     def holds(self, case: Case, verdict: Verdict) -> bool:
@@ -48,12 +50,13 @@ class Lineage:
             return True
         if place.side != self.place.side or not self.roles:
             return place.side == self.place.side
+        program = part_asked(case, verdict.evidence).program
         if place.side == "input":
-            return bool(self.roles & set(_uses(case.program, {_input(case.program, place)})))
-        ref = ref_at(case.program, place.path)
-        if ref is None or ref.name in case.program.inputs:
+            return bool(self.roles & set(_uses(program, {_input(program, place)})))
+        ref = ref_at(program, place.path)
+        if ref is None or ref.name in program.inputs:
             return True
-        (target,) = (call.target for call in case.program.calls if call.result == ref.name)
+        (target,) = (call.target for call in program.calls if call.result == ref.name)
         if target not in self.targets:  # a plainer op in the place of one that led to it
             return True
         return any(target == role and ref.path[: len(path)] == path for role, path in self.roles)

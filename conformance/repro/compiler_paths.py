@@ -1,7 +1,8 @@
 """Programs through each compiler's own path, as its users write it: what standalone scripts carry the source of.
 
 ``compiled_by_x(program, args, needs)`` compiles a module to a function from tensors to the list of its results, flat.
-The tensors lie in row-major memory of their own. The functions use nothing of torchstone's and none of each other.
+The tensors lie in row-major memory of their own. One that compiles for sizes that may vary takes ``dynamic_shapes``, as
+torch.export does. The functions use nothing of torchstone's and none of each other.
 
 What not every case needs stands in an ``if`` of ``needs``, which a script does not have: it has the branch that its
 case takes (``path_text``). A script of one call has the statements alone, beside its own.
@@ -189,12 +190,17 @@ def compiled_by_executorch(
     return call
 
 
-def compiled_by_iree(program: torch.nn.Module, args: tuple[torch.Tensor, ...], needs: Needs) -> Callable[..., Any]:
+def compiled_by_iree(
+    program: torch.nn.Module, args: tuple[torch.Tensor, ...], needs: Needs, dynamic_shapes: Any = None
+) -> Callable[..., Any]:
     from iree.compiler import compile_str
     from iree.runtime import load_vm_flatbuffer
     from iree.turbine import aot
 
-    module = aot.export(program, args=args, strict_export=False).mlir_module
+    if needs.any_size:
+        module = aot.export(program, args=args, dynamic_shapes=dynamic_shapes, strict_export=False).mlir_module
+    else:
+        module = aot.export(program, args=args, strict_export=False).mlir_module
     if needs.lowering_alone:
         return module
     flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]

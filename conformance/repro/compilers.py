@@ -5,6 +5,7 @@ None of it needs the compiler's package: what a script says is known without.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -20,19 +21,23 @@ from torchstone.conformance.repro.compiler_paths import OUTPUT_TYPES, PATHS, com
 from torchstone.conformance.repro.path_text import Needs, PathText, path_text
 from torchstone.conformance.repro.results import ALL_TENSORS, Results
 from torchstone.conformance.repro.source import python_source
+from torchstone.conformance.variants.dynamic import Dims
 
 BUILT_IN = ("linalg", "tosa", "stablehlo", "stablehlo-interpreter", "stablehlo-xla", "tensorrt")
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A compiler that a script reaches by an expression, of the name of a program and of what gives its inputs."""
+    """A compiler that a script reaches by an expression: of the name of a program, of what gives its inputs, and of
+    their dims that may be of any size."""
 
     name: str
-    of: Callable[[str, str], str]
+    of: Callable[[str, str, Dims | None], str]
     imports: tuple[str, ...] = ()
     trains: bool = False
     """Whether it is given the forward part of a program that takes gradients, by the name ``forward``."""
+    dims: Dims | None = None
+    """Those of the program's inputs."""
     flat: ClassVar = False
     """Whether results are a flat list, and the program writes to no argument."""
     program: ClassVar = "program"
@@ -63,7 +68,7 @@ class Compiler:
 
     def compile(self, args: str = "inputs()") -> str:
         """Return an expression for the compiled program."""
-        return self.of(self.program, args)
+        return self.of(self.program, args, self.dims)
 
     def once(self, args: str, *, again: bool = False) -> tuple[list[str], list[str]]:
         """Return statements that compile the program and statements that call it, once or ``again``, to ``got``."""
@@ -75,7 +80,7 @@ class Compiler:
     def run_other(self) -> str:
         """Return a statement that compiles and runs the other program of ``later_calls``."""
         inputs = f"{later_calls.ANOTHER}_inputs()"
-        return f"{self.of(later_calls.ANOTHER, inputs)}(*{inputs})"
+        return f"{self.of(later_calls.ANOTHER, inputs, None)}(*{inputs})"
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,8 @@ class Exported(Compiler):
         given, before = args, []
         if args != "inputs":
             given, before = "given", [f"given = {args}"]
-        setup, call = self.text.once("Module()", given, "copies" if self.copies else given)
+        shapes = source.dynamic_shapes(self.dims or (), "DYNAMIC")
+        setup, call = self.text.once("Module()", given, "copies" if self.copies else given, shapes)
         if self.copies and call:
             call = [f"copies = {_COPIES.format(given)}", *call]
         return [*before, *setup], call
@@ -179,22 +185,35 @@ def _module(name: str, parameters: Iterable[str], body: list[str]) -> list[str]:
     return [*lines, *(f"        {line}" for line in body), "", ""]
 
 
-def find_compiler(backend: str, case: Case, verdict: Verdict | None = None, results: Results | None = None) -> Compiler:
+def find_compiler(
+    backend: str,
+    case: Case,
+    verdict: Verdict | None = None,
+    results: Results | None = None,
+    example: Case | None = None,
+    dims: Dims | None = None,
+) -> Compiler:
     """Return how a script reaches a backend. One that was tried here, with a verdict, may be imported to see what it
-    is. Of a failure it is reached as far as the stage that fails. ``results`` are eager's, where it gives any."""
+    is. Of a failure it is reached as far as the stage that fails. ``results`` are eager's, where it gives any.
+
+    With ``dims`` these are free when the program is compiled, for the ``example`` if that has other sizes."""
     if backend == "eager":
-        return Compiler(backend, lambda program, args: program)
+        return Compiler(backend, lambda program, args, dims: program)
     if backend == "inductor":
-        return _by_torch_compile(backend, case, "")
+        return _by_torch_compile(backend, case, "", (), dims)
     # Results that are copied back share no memory.
     if backend in ("eager+cuda", "inductor+cuda") and (verdict is None or verdict.kind != Kind.ALIASING):
         return _on_cuda(backend, case, verdict, results)
     name = python_source(backend)
     if backend in BUILT_IN:
-        call = "torchstone.compile({}, {}, target={})"
-        return Compiler(backend, lambda program, args: call.format(program, args, name), ("import torchstone",))
+
+        def built_in(program: str, args: str, dims: Dims | None) -> str:
+            more = f", dynamic_shapes={source.dynamic_shapes(dims)}" if dims else ""
+            return f"torchstone.compile({program}, {args}, target={name}{more})"
+
+        return Compiler(backend, built_in, ("import torchstone",), dims=dims)
     if is_flat(backend):
-        return _by_export(backend, case, verdict, results)
+        return _by_export(backend, case, verdict, results, example or case, dims)
     module, colon, attribute = backend.partition(":")
     if (
         verdict is not None
@@ -202,16 +221,20 @@ def find_compiler(backend: str, case: Case, verdict: Verdict | None = None, resu
         and all(part.isidentifier() for part in [*module.split("."), attribute])
         and _is_dynamos(backend)
     ):
-        return _by_torch_compile(backend, case, f", backend={module}.{attribute}", (f"import {module}",))
-    needed = "from torchstone.conformance.backends import load"
-    return Compiler(backend, lambda program, args: f"load({name}).compile({program}, {args})", (needed,))
+        return _by_torch_compile(backend, case, f", backend={module}.{attribute}", (f"import {module}",), dims)
+
+    def loaded(program: str, args: str, dims: Dims | None) -> str:
+        method, more = ("compile_dynamic", f", {python_source(dims)}") if dims else ("compile", "")
+        return f"load({name}).{method}({program}, {args}{more})"
+
+    return Compiler(backend, loaded, ("from torchstone.conformance.backends import load",), dims=dims)
 
 
 def _on_cuda(backend: str, case: Case, verdict: Verdict | None, results: Results | None) -> Compiler:
     inner = find_compiler(backend.partition("+")[0], case, verdict, results)
     return OnCuda(
         backend,
-        lambda program, args: f"on_cuda({inner.of(program, args)})",
+        lambda program, args, dims: f"on_cuda({inner.of(program, args, dims)})",
         (*inner.imports, "from torch.utils._pytree import tree_map_only"),
         inner.trains,
         plainly=(
@@ -228,36 +251,41 @@ def is_flat(backend: str) -> bool:
     return backend in PATHS or backend in OUTPUT_TYPES
 
 
-def _by_export(backend: str, case: Case, verdict: Verdict | None, results: Results | None) -> Exported:
+def _by_export(
+    backend: str, case: Case, verdict: Verdict | None, results: Results | None, example: Case, dims: Dims | None
+) -> Exported:
     """A compiler that a path of ``compiler_paths`` reaches."""
     path = PATHS.get(backend, compiled_by_torch_mlir)
+    dims = dims if "dynamic_shapes" in inspect.signature(path).parameters else None
     needs = Needs.of(
         [tensor.dtype for tensor in case.args],
         None if results is None else results.dtypes,
+        any_size=bool(dims),
         lowering_alone=_fails_to_lower(verdict),
         output_type=OUTPUT_TYPES.get(backend, ""),
     )
     text = path_text(path, needs)
     modules = {"Module()": "Module()", later_calls.ANOTHER: "AnotherModule()"}
-    return Exported(
-        backend,
-        lambda program, args: f"{path.__name__}({modules[program]}, {args})",
-        tuple(text.imports),
-        text=text,
-        copies=not source.builds_plainly(case),
-    )
+
+    def exported(program: str, args: str, dims: Dims | None) -> str:
+        more = f", {source.dynamic_shapes(dims, 'DYNAMIC')}" if dims else ""
+        return f"{path.__name__}({modules[program]}, {args}{more})"
+
+    plainly = source.builds_plainly(case) and source.builds_plainly(example)
+    return Exported(backend, exported, tuple(text.imports), dims=dims, text=text, copies=not plainly)
 
 
-def _by_torch_compile(backend: str, case: Case, more: str, imports: tuple[str, ...] = ()) -> Compiler:
+def _by_torch_compile(backend: str, case: Case, more: str, imports: tuple[str, ...], dims: Dims | None) -> Compiler:
     """A compiler that ``torch.compile`` reaches. TorchDynamo takes no call of autograd's: forward alone is compiled."""
     trains = takes_gradients(case.program)
 
-    def compiled(program: str, args: str) -> str:
+    def compiled(program: str, args: str, dims: Dims | None) -> str:
+        options = f"{more}, dynamic=True" if dims else more  # every size: it has no way of freeing some
         if trains and program == "program":
-            return f"functools.partial(program, forward=torch.compile(forward{more}))"
-        return f"torch.compile({program}{more})"
+            return f"functools.partial(program, forward=torch.compile(forward{options}))"
+        return f"torch.compile({program}{options})"
 
-    return Compiler(backend, compiled, imports, trains)
+    return Compiler(backend, compiled, imports, trains, dims)
 
 
 def _is_dynamos(backend: str) -> bool:

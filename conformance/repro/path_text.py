@@ -34,6 +34,8 @@ class Needs:
     results: tuple[torch.dtype, ...] = ()
     complex: bool = False
     booleans: bool = False
+    any_size: bool = False
+    """Whether dims of its inputs may be of any size: ``dynamic_shapes``, the path's last parameter, says which."""
     lowering_alone: bool = False
     """Whether the compiler fails before it has lowered the program: nothing after that is run."""
     output_type: str = ""
@@ -94,7 +96,9 @@ class PathText:
     call_header: str
     call: list[str]
 
-    def once(self, program: str, args: str, called_with: str = "") -> tuple[list[str], list[str]]:
+    def once(
+        self, program: str, args: str, called_with: str = "", dynamic_shapes: str = "None"
+    ) -> tuple[list[str], list[str]]:
         """Return the statements that compile a program and those that call it, to ``got``, once."""
         *call, last = self.call or [""]
         result = last.removeprefix("return ")
@@ -104,7 +108,7 @@ class PathText:
             names, last_line = {}, [last.replace("return ", "got = ", 1)]
         names |= {"program": program, "args": called_with or args}
         called = _renamed([*call, *last_line], names) if self.call else []
-        return _renamed(self.setup, {"program": program, "args": args}), called
+        return _renamed(self.setup, {"program": program, "args": args, "dynamic_shapes": dynamic_shapes}), called
 
     def function(self) -> list[str]:
         """Return the path's definition as a function of a program and arguments."""
@@ -126,7 +130,8 @@ def path_text(path: Callable[..., Any], needs: Needs) -> PathText:
             setup += _text(statement, source, needs)
     used = "\n".join([*setup, *call])
     found = [line for one in imports for line in _used(one, used)]
-    return PathText(f"def {path.__name__}(program, args):", found, setup, call_header, call)
+    parameters = ", ".join(["program", "args", *(["dynamic_shapes=None"] if needs.any_size else [])])
+    return PathText(f"def {path.__name__}({parameters}):", found, setup, call_header, call)
 
 
 @cache

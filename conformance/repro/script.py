@@ -28,6 +28,7 @@ from torchstone.conformance.repro.compilers import Compiler, fails_before_run, f
 from torchstone.conformance.repro.results import Results
 from torchstone.conformance.repro.source import python_source
 from torchstone.conformance.repro.standalone import calls_differ, kills_process, repeat_calls, subprocess_guard
+from torchstone.conformance.variants.dynamic import asked
 
 MESSAGE_LINES = 12
 STORAGE = re.compile("s[0-9]+")  # what inputs() calls a storage that inputs share
@@ -46,16 +47,19 @@ def render_script(case: Case, backend: str | None = None, verdict: Verdict | Non
     ``verdict`` is the case's verdict there: the script looks at what it names, as it did (``check``), has it in its
     docstring, and survives a compiler that dies. Without one the results are compared whole, to the oracle's ULPs.
     """
-    case = _renamed(case)
+    found = asked(_renamed(case), verdict.evidence if verdict is not None else {})
+    case, example = found.called, found.example
     if backend is None:
         lines = [*source.function("program", case.program.inputs, source.body(case.program)), *_inputs(case)]
         lines += [f"torch.manual_seed({SEED})", "expected = program(*inputs())", 'print("eager:", expected)']
         compiler = None
     else:
         later = later_calls.calls_to_failure(case, verdict)
-        results = Results.of(later[-1].case if later else case, flat=is_flat(backend))
-        compiler = find_compiler(backend, case, verdict, results)
-        lines = [*compiler.definitions(case, results), *_Main(case, compiler, verdict, later, results).lines()]
+        flat = is_flat(backend)
+        results = Results.of(later[-1].case if later else case, flat=flat) or Results.of(example, flat=flat)
+        compiler = find_compiler(backend, case, verdict, results, example, found.dims)
+        main = _Main(case, example, compiler, verdict, later, results)
+        lines = [*compiler.definitions(case, results), *main.lines()]
     imports = [*_imports(lines, compiler), *_modules(case)]
     return "\n".join([*_title(case, backend, verdict), "", *imports, "", "", *lines]) + "\n"
 
@@ -119,6 +123,8 @@ class _Main:
     """Inputs, and statements that run the program in both ways and compare."""
 
     case: Case
+    example: Case
+    """What the program is compiled for, where sizes are free: the case itself, or it at other sizes."""
     compiler: Compiler
     verdict: Verdict | None
     later: list[LaterCall]
@@ -128,14 +134,14 @@ class _Main:
         found = self._check()
         if self.later:
             return [*self._functions(), *self._guard(), *self._later_calls(found)]
-        many = any("compiled" in line for line in found.wrong)
+        many = self._resized or any("compiled" in line for line in found.wrong)
         writes_seen = any("given" in line or "expected_inputs" in line for line in found.wrong)
         constant = [] if many or writes_seen or not self._inputs_stay() else source.constant_inputs(self.case)
         args = "inputs" if constant else "given" if writes_seen else "inputs()"
         definitions = [*constant, *self._guard()] if constant else [*_inputs(self.case), *self._guard()]
         if many:
-            definitions = [*self.compiler.more_definitions([]), *definitions]
-            before, call = [f"compiled = {self.compiler.compile()}"], [f"got = compiled(*{args})"]
+            definitions = [*self.compiler.more_definitions([]), *self._example(), *definitions]
+            before, call = self._compiling(), [f"got = compiled(*{args})"]
         else:
             before, call = self.compiler.once(args, again=calls_differ(self.verdict))
         seed = [f"torch.manual_seed({SEED})"] if self.results is None or self.results.draws else []
@@ -144,7 +150,8 @@ class _Main:
             only = self.compiler.flat and fails_before_run(self.verdict)
             return [*definitions, *seed, *before, *([] if only else call), *found.right]
         if self.verdict is not None and self.verdict.kind == Kind.ACCEPTED:
-            return [*definitions, *seed, *_accepted([*before, *call])]
+            first = before if self._resized else []  # which it takes
+            return [*definitions, *seed, *first, *_accepted(call if first else [*before, *call])]
         eager = ["expected_inputs = inputs()"] if writes_seen else []
         eager += self.compiler.eager("expected_inputs" if writes_seen else args, self.results)
         return [
@@ -171,14 +178,28 @@ class _Main:
         return results is not None and not results.shares_memory and (self.compiler.flat or not results.written)
 
     def _functions(self) -> list[str]:
-        return [*_inputs(self.case), *later_calls.functions(self.later), *self.compiler.more_definitions(self.later)]
+        more = [*later_calls.functions(self.later), *self.compiler.more_definitions(self.later)]
+        return [*self._example(), *_inputs(self.case), *more]
 
     def _later_calls(self, found: Check) -> list[str]:
         eager = self.compiler.eager("expected_inputs", self.results)
-        compiled = f"compiled = {self.compiler.compile()}"
         checked = [*found.wrong, *found.right]
         calls = later_calls.statements(self.later, eager, checked, self.compiler.run_other())
-        return [f"torch.manual_seed({SEED})", compiled, *calls]
+        return [f"torch.manual_seed({SEED})", *self._compiling(), *calls]
+
+    @property
+    def _resized(self) -> bool:
+        """Whether the program is compiled for other sizes than those of the calls that are looked at."""
+        return self.example is not self.case
+
+    def _example(self) -> list[str]:
+        return source.function("example", (), source.inputs(self.example)) if self._resized else []
+
+    def _compiling(self) -> list[str]:
+        """Statements that compile the program; at its first call, if the compiler works then."""
+        if not self._resized:
+            return [f"compiled = {self.compiler.compile()}"]
+        return [f"compiled = {self.compiler.compile('example()')}", "compiled(*example())"]
 
     def _whole(self) -> Check:
         """A comparison of all results, to the ULPs of the least precise floating dtype among the inputs."""

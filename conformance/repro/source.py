@@ -123,6 +123,12 @@ def python_source(value: Any) -> str:
     return repr(value)
 
 
+def dynamic_shapes(dims: Iterable[Iterable[int]], kind: str = "AUTO") -> str:
+    """What torch.export takes for dims of each input that may be of any size."""
+    each = [", ".join(f"{axis}: torch.export.Dim.{kind}" for axis in dict.fromkeys(axes)) for axes in dims]
+    return tuple_of(f"{{{axes}}}" if axes else "None" for axes in each)
+
+
 def tuple_of(items: Any) -> str:
     items = list(items)
     return "(" + ", ".join(items) + ("," if len(items) == 1 else "") + ")"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -36,6 +36,8 @@ from torchstone.conformance.variants.samples import is_large, unlike_by_turns
 from torchstone.conformance.variants.support import reads_beyond, resized, together
 
 DYNAMIC, BATCH = "dynamic", "batch"
+PART, SIZES = "part", "sizes"
+"""The keys in the evidence of a failure: the number of the part that fails, and the sizes, if not the example's."""
 # A size is made larger and smaller, but not 1: PyTorch compiles that apart.
 CHANGES = (1, 4, -1)
 SMALL_SIZES = (1, 0)
@@ -51,6 +53,9 @@ LONG_OF, ELEMENTS = 4, 3 << 20
 """One in so many samples is called with so many elements as well."""
 
 
+Dims: TypeAlias = tuple[tuple[int, ...], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """``dims[i]`` are the dims of input ``i`` whose size may vary; ``others`` are the case at other sizes.
@@ -59,11 +64,44 @@ class Plan:
     ``refused``.
     """
 
-    dims: tuple[tuple[int, ...], ...]
+    dims: Dims
     others: tuple[Case, ...]
     small: tuple[Case, ...] = ()
     long: tuple[Case, ...] = ()
     refused: tuple[Case, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a verdict is of: ``example`` is compiled with ``dims`` free, none where nothing can vary, and ``called`` is
+    the same at the sizes of the call."""
+
+    example: Case
+    dims: Dims | None
+    called: Case
+
+
+def asked(case: Case, evidence: Mapping[str, Any]) -> Asked:
+    """Return what a verdict with this evidence is of; what the case does not have is not looked for in the evidence."""
+    if case.variant not in (DYNAMIC, BATCH):
+        return Asked(case, None, case)
+    with torch.no_grad():
+        part = part_asked(case, evidence)
+        varying = None if undefined_behavior(part) else _whole_plan(part, tuple)
+    if varying is None:
+        return Asked(part, None, part)
+    calls = itertools.chain(varying.others, varying.long, varying.small, varying.refused)
+    called = next((other for other in calls if _sizes(other) == evidence.get(SIZES)), part)
+    return Asked(part, varying.dims, called)
+
+
+def part_asked(case: Case, evidence: Mapping[str, Any]) -> Case:
+    """Return the part of a case that a verdict with this evidence is of: what it says of results is of that part's."""
+    number = evidence.get(PART)
+    if case.variant not in (DYNAMIC, BATCH) or not isinstance(number, int):
+        return case
+    parts = _parts(case)
+    return parts[number] if 0 <= number < len(parts) else case
 
 
 def plan(case: Case) -> Plan | None:
@@ -84,13 +122,11 @@ def plan(case: Case) -> Plan | None:
     return Plan(dims, others, tuple(small))
 
 
-_Dims: TypeAlias = tuple[tuple[int, ...], ...]
-
 _CHANGED = [lambda size, n=n: max(size + n, _LEAST) for n in CHANGES]
 _SMALL = [lambda size, n=n: n for n in SMALL_SIZES]
 
 
-def _alike(case: Case, dims: _Dims) -> list[_Dims]:
+def _alike(case: Case, dims: Dims) -> list[Dims]:
     """Those of some dims that have the same size, for each size that there is."""
     sizes = dict.fromkeys(t.shape[d] for t, axes in zip(case.args, dims, strict=True) for d in axes)
     return [
@@ -100,7 +136,7 @@ def _alike(case: Case, dims: _Dims) -> list[_Dims]:
 
 
 def _at(
-    case: Case, dims: _Dims, changes: Sequence[Callable[[int], int]],
+    case: Case, dims: Dims, changes: Sequence[Callable[[int], int]],
     fits: Callable[[Case], bool] = lambda _: True,
 ) -> Iterator[Case]:  # fmt: skip
     """The case at each of the other sizes that fit and eager takes: sizes that are equal now stay equal."""
@@ -139,19 +175,26 @@ def compare_at_other_sizes(case: Case, backend: Backend, compiled: Compiled | No
     The finding is that of the first part that fails; else of one that is not correct, if there is one. A bundle is
     compiled as one.
     """
-    if len(members(case)) > 1:
-        return _compare_part(case, backend, compiled)
-    parts = parts_of(case.program, case.args)
+    parts = _parts(case)
     found = []
-    for part in [part_of(case, program) for _, program in parts] if len(parts) > 1 else [case]:
+    for number, part in enumerate(parts):
         stage, finding = _compare_part(part, backend, compiled)
         if finding.outcome in FAILURES:
-            return stage, finding
+            told = {PART: number} if len(parts) > 1 else {}
+            return stage, replace(finding, evidence=finding.evidence | told)
         found.append((stage, finding))
     wrong = [(stage, finding) for stage, finding in found if finding.outcome not in CORRECT]
     stage, finding = (wrong or found)[0]
     message = f"{len(wrong)} of {len(found)} parts: {finding.message}" if wrong and len(found) > 1 else finding.message
     return stage, replace(finding, message=message)
+
+
+def _parts(case: Case) -> list[Case]:
+    """What is compiled by itself; a bundle is compiled as one."""
+    if len(members(case)) > 1:
+        return [case]
+    parts = parts_of(case.program, case.args)
+    return [part_of(case, program) for _, program in parts] if len(parts) > 1 else [case]
 
 
 def _compare_part(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
@@ -182,13 +225,15 @@ def _compare_part(case: Case, backend: Backend, compiled: Compiled | None) -> tu
     return stage, finding
 
 
-def _whole_plan(case: Case) -> Plan | None:
+def _whole_plan(case: Case, refusing: Callable[[Iterator[Case]], Sequence[Case]] = refused) -> Plan | None:
     """All sizes that a case is called with; a bundle with the next ones of each of its members at once.
 
     What takes long, or has to be refused by one of them, is a call of its own, in which the others are as they are.
+    ``refusing``: which of the calls with sizes apart eager refuses.
     """
     plans = [plan(member) for member in members(case)]
-    each = [_with_rest(member, one) for member, one in zip(members(case), plans, strict=True) if one is not None]
+    found = zip(members(case), plans, strict=True)
+    each = [_with_rest(member, one, refusing) for member, one in found if one is not None]
     if len(each) < len(plans) or len(plans) == 1:
         return each[0] if len(each) == len(plans) else None
 
@@ -208,13 +253,19 @@ def _whole_plan(case: Case) -> Plan | None:
     )
 
 
-def _with_rest(case: Case, varying: Plan) -> Plan:
-    return replace(varying, long=tuple(_long(case, varying.dims)), refused=tuple(refused(_apart(case, varying.dims))))
+def _with_rest(case: Case, varying: Plan, refusing: Callable[[Iterator[Case]], Sequence[Case]]) -> Plan:
+    apart = tuple(refusing(_apart(case, varying.dims)))
+    return replace(varying, long=tuple(_long(case, varying.dims)), refused=apart)
 
 
 def _of_sizes(finding: Finding, case: Case) -> Finding:
-    sizes = ", ".join(str(list(tensor.shape)) for tensor in case.args)
-    return replace(finding, message=f"called with sizes {sizes}: {finding.message}")
+    sizes = _sizes(case)
+    message = f"called with sizes {', '.join(map(str, sizes))}: {finding.message}"
+    return replace(finding, message=message, evidence=finding.evidence | {SIZES: sizes})
+
+
+def _sizes(case: Case) -> list[list[int]]:
+    return [list(tensor.shape) for tensor in case.args]
 
 
 def _apart(case: Case, dims: Sequence[Sequence[int]]) -> Iterator[Case]:
@@ -225,7 +276,7 @@ def _apart(case: Case, dims: Sequence[Sequence[int]]) -> Iterator[Case]:
                 yield case.replace(inputs={**case.inputs, name: resized(tensor, axis, tensor.shape[axis] + 1)})
 
 
-def _long(case: Case, dims: _Dims) -> Iterator[Case]:
+def _long(case: Case, dims: Dims) -> Iterator[Case]:
     """Of every fourth sample, the case with its first free size so large that there are millions of elements.
 
     No size of two dims of one input: what takes their product takes too long.
