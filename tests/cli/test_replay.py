@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import os
 import subprocess
 import sys
@@ -107,16 +108,22 @@ def test_a_script_is_of_the_run_that_is_named_else_of_the_newest_failure(
         {"index": ["__import__('os').abort()"], "where": "output"},
         {"where": "output[__import__('os').abort()]", "index": [0]},
         {"index": [0], "where": "output", "dtype": "__import__", "expected": "()", "float64": "x", "ulps": 2},
+        {"sizes": [["__import__('os').abort()"]], "part": "os"},
+        {"sizes": [[3]], "part": -1, "calls": ["os"]},
+        {"sizes": {"os": 1}, "part": 10**30},
         {"calls": 3},
         {"calls": {"-1": "x"}},
     ],
 )
+@pytest.mark.parametrize("variant", ["default", "dynamic"])
 def test_evidence_that_somebody_else_wrote_never_becomes_code(
-    evidence: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    variant: str, evidence: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = "output: expected '''\n\"\"\"\nimport os; os.abort()\n"
-    store = _stored(tmp_path, EXP, _failed(kind="value", message=words, evidence=evidence))
-    assert invoke(["replay", EXP.id, "-b", "inductor", "--store", store, "--script"]) == 0
+    case = EXP.replace(variant=variant)
+    failed = _failed(kind="value", message=words, evidence=evidence)
+    store = _stored(tmp_path, case, dataclasses.replace(failed, case_id=case.id, variant=variant))
+    assert invoke(["replay", case.id, "-b", "inductor", "--store", store, "--script"]) == 0
     tree = ast.parse(capsys.readouterr().out)
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     assert not names & {"os", "__import__"}

@@ -41,8 +41,9 @@ DTYPES = [
 def every_need(backend: str) -> list[Needs]:
     """What cases of all kinds need of a backend's path."""
     return [
-        Needs.of(inputs, results, lowering_alone=alone, output_type=OUTPUT_TYPES.get(backend, ""))
+        Needs.of(inputs, results, lowering_alone=alone, any_size=free, output_type=OUTPUT_TYPES.get(backend, ""))
         for inputs, results, alone in itertools.product(DTYPES, [None, *DTYPES], (False, True))
+        for free in {False, "dynamic_shapes" in inspect.signature(ALL[backend]).parameters}
     ]
 
 
@@ -283,4 +284,5 @@ def test_a_failure_before_the_run_takes_no_more_than_that(backend: str, stage: S
 
 def test_a_path_is_a_function_of_its_own_source() -> None:
     for path in ALL.values():
-        assert list(inspect.signature(path).parameters) == ["program", "args", "needs"]
+        first, more = (names := list(inspect.signature(path).parameters))[:3], names[3:]
+        assert first == ["program", "args", "needs"] and more in ([], ["dynamic_shapes"])
