@@ -181,7 +181,8 @@ def _judged_already(case: Case, runs: tuple[Observed, Observed], wanted: Observe
         _same_results(before, right) and _same_results(first, given)
         for before, first, right, given in zip(*outputs, strict=True)
     ]
-    parts = [places for places, _ in parts_of(case.program, case.args)] or [list(range(len(same)))]
+    several = isinstance(case.program.outputs, tuple | list)  # else what the one result holds belongs together
+    parts = [places for places, _ in parts_of(case.program, case.args)] if several else [list(range(len(same)))]
     settled = {place for places in parts if all(same[place] for place in places) for place in places}
     found = [
         right if place in settled else given

@@ -237,6 +237,7 @@ ODD: dict[str, Case] = {
     "not finite": case_of("torch.exp", inputs={"x0": torch.tensor([1.0, float("nan"), float("inf"), 2.0])}),
     "NaN alone": case_of("torch.exp", inputs={"x0": torch.full((3,), float("nan"))}),
     "nothing": case_of("torch.exp", inputs={"x0": torch.empty(0, 3)}),
+    "no results": case_of("torch.unbind", inputs={"x0": torch.empty(0, 3)}),
 }
 
 
