@@ -81,6 +81,10 @@ def scatter(b: Expander, x: Value, updates: Value, *places: Value, dims: tuple[i
         nothing = b.full(identity(_REDUCE[kind], x.dtype), every, x.dtype)
         terms = b.select(b.broadcast(hit, every, (0, 1)), b.broadcast(new, every, (1, 2)), nothing)
         (out,) = b.emit(kind, matrix, b.reduce(terms, _REDUCE[kind], (1,)))
+        if kind == "add" and x.dtype.is_float:
+            # The sum of nothing is +0, which would make a +0 of the -0 that no update is for.
+            some = b.broadcast(b.reduce(hit, "or", (1,)), (height, width), (0,))
+            out = b.select(some, out, matrix)
     order = (*dims, *(d for d in range(x.rank) if d not in dims))
     out = b.reshape(out, tuple(x.shape[d] for d in order))
     return b.transpose(out, tuple(order.index(d) for d in range(x.rank)))

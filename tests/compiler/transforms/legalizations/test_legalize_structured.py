@@ -149,6 +149,17 @@ def test_scatter(place: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
         check(primitive("scatter", x, updates, *at, dims=dims, kind=kind), x, updates, *at, missing="scatter")
 
 
+@pytest.mark.parametrize("kind", ["set", "add", "mul", "max", "min"])
+def test_what_no_update_is_for_stays_to_the_bit(kind: str) -> None:
+    x = special(torch.float32)
+    at, updates = torch.tensor([2, -1, 2]), torch.tensor([3.0, 5.0, 0.5])
+    program = primitive("scatter", x, updates, at, dims=(0,), kind=kind)
+    (want,) = evaluate_graph(program, (x, updates, at))
+    for name in ("tosa", "tensorrt"):
+        (got,) = run(find_target(name), program, (x, updates, at))
+        assert torch.equal(got.view(torch.int32), want.view(torch.int32)), name
+
+
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize(("shape", "dim"), ROWS)
 def test_sort(shape: tuple[int, ...], dim: int, descending: bool) -> None:
