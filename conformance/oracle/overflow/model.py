@@ -278,7 +278,8 @@ class RandomOverflow(RandomRounding):
         if not movable(out) or net.shape != out.shape:
             return out
         room = math.ldexp(1.0, 1024 - degree * SHIFT) if degree else _past(self._partial_dtype(func))
-        out = restored(out, whole, degree) if degree else out
+        loses = self.choice == "lost" and degree > 0
+        out = restored(out, whole, degree, noise.real if loses else 0.0) if degree else out
         total = torch.maximum(total.real, total.imag) if total.is_complex() else total
         up = down = ~(total.expand(out.shape) < room)
         if not out.is_complex() and not mixed:
@@ -288,10 +289,10 @@ class RandomOverflow(RandomRounding):
             if self.moments:  # in one pass a term less the mean of those before overflows, to the side of either
                 meets = ~(total < room) & (net.abs() < total)
                 up, down = up | meets, down | meets
-        if self.choice == "lost" and degree:
+        if loses:
             self.open = True
             lost = shifted(noise.real, degree * SHIFT)
-            out = _by_part(out, lambda part: part + lost * self._even(part))
+            out = _by_part(out, lambda part: _within_range(part, lost * self._even(part)))
         if regrouped:
             free = up & ~(torch.isnan(nan.real) if nan.is_complex() else torch.isnan(nan)) & ~torch.isfinite(out)
             self._choose_where(free)
@@ -432,6 +433,12 @@ def _lost(total: Any, fine: Any, growth: float) -> Any:
     if not movable(total):
         return total
     return torch.minimum(growth * total.abs(), 2.0 * fine.abs())
+
+
+def _within_range(sums: Tensor, moved: Tensor) -> Tensor:
+    """Sums that are moved, and stay in the range where they were in it: no order has to take them out of it."""
+    end = torch.finfo(torch.float64).max
+    return torch.where(torch.isfinite(sums), (sums + moved).clamp(-end, end), sums)
 
 
 def _rescaled(results: Any) -> Any:

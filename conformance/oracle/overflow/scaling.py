@@ -39,11 +39,16 @@ def shifted(leaf: Any, by: int = -SHIFT) -> Any:
     return leaf * math.ldexp(1.0, half) * math.ldexp(1.0, by - half)  # either factor alone is a float64
 
 
-def restored(out: Tensor, scaled: Tensor, degree: int) -> Tensor:
-    """``out``, and where it is not finite the number that ``scaled`` stands for, rounded to the range."""
+def restored(out: Tensor, scaled: Tensor, degree: int, error: Any = 0.0) -> Tensor:
+    """``out``, and where it is not finite the number that ``scaled`` stands for, rounded to the range: to its end where
+    ``scaled`` is beyond that by no more than ``error``, which rounding moves it by."""
     if out.is_complex():
-        return torch.complex(restored(out.real, scaled.real, degree), restored(out.imag, scaled.imag, degree))
-    return torch.where(torch.isfinite(out), out, shifted(scaled, degree * SHIFT))
+        return torch.complex(
+            restored(out.real, scaled.real, degree, error), restored(out.imag, scaled.imag, degree, error)
+        )
+    end = math.ldexp(torch.finfo(torch.float64).max, -degree * SHIFT)
+    held = torch.where(scaled.abs() - error <= end, scaled.clamp(-end, end), scaled)
+    return torch.where(torch.isfinite(out), out, shifted(held, degree * SHIFT))
 
 
 def homogeneous_operands(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[dict[int, int], list[int] | None]:
