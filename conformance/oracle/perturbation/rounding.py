@@ -223,11 +223,15 @@ class RandomRounding(ComputingMode):
 
     def _underflowed(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> Any:
         """``out``, products of several factors, as far off as partial products that are subnormal lose digits."""
-        factors = Factors.of(func, args, kwargs) if movable(out) and not out.is_complex() else None
+        factors = Factors.of(func, args, kwargs) if movable(out) else None
         if factors is None:
             return out
         loss = factors.lost_digits(self._partial_dtype(func))
-        return torch.where(loss > self.eps, out * (1.0 + loss * self._sides(out)).clamp(min=0.0), out)
+        if out.is_complex():  # each part is off by a part of the whole
+            moved = out + out.abs() * loss * torch.complex(self._sides(out), self._sides(out))
+        else:
+            moved = out * (1.0 + loss * self._sides(out)).clamp(min=0.0)
+        return torch.where(loss > self.eps, moved, out)
 
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """An op that writes to its arguments, run once: what it only reads is moved, what it wrote is rounded."""

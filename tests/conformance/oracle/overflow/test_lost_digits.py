@@ -43,6 +43,32 @@ def test_another_number_is_wrong(relative: float, at: int) -> None:
     assert finding.outcome is Outcome.MISMATCH, finding
 
 
+SMALL_FIRST = torch.tensor([3.4028e38, 5.8775e-39, -6.7775e-03, 9.2752e-01, 6.9178e-03])
+
+
+def in_pairs(x: Tensor) -> Tensor:
+    """The running product, each in two halves."""
+    return torch.stack([x[: (k + 1) // 2].prod() * x[(k + 1) // 2 : k + 1].prod() for k in range(len(x))])
+
+
+@pytest.mark.parametrize("factor", [1.0, -1j, complex(0.6, 0.8)])
+def test_complex_products_have_other_digits_too(factor: complex) -> None:
+    x = (SMALL_FIRST * torch.tensor([factor], dtype=torch.complex128)).to(torch.complex64)
+    finding = compare(one("cumprod", X, 0), in_pairs, x)
+    assert finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED), finding
+
+
+@pytest.mark.parametrize("relative, at", [(5.0, -1), (1j, -1), (1e-4, 0)])
+def test_another_complex_number_is_wrong(relative: complex, at: int) -> None:
+    def answer(x: Tensor) -> Tensor:
+        out = x.to(torch.complex128).cumprod(0)
+        out[at] *= 1.0 + relative
+        return out.to(torch.complex64)
+
+    finding = compare(one("cumprod", X, 0), answer, SMALL_FIRST.to(torch.complex64))
+    assert finding.outcome is Outcome.MISMATCH, finding
+
+
 def test_products_in_range_keep_their_digits() -> None:
     finding = compare(
         one("cumprod", X, 0), off_by(1e-4, -1), FACTORS.clamp(-2.0, 2.0).where(FACTORS.abs() > 1e-30, 0.5)
