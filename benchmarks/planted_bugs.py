@@ -174,10 +174,13 @@ def varied(op: str, dtype: str, index: int, variant: str) -> Case | None:
     return found if isinstance(found, Case) else None
 
 
-def in_all_variants(op: str, dtypes: list[str]) -> Iterator[Case]:
-    """Every sample in every variant, the first few samples before the others: in those variants first that are compiled
-    and called as they are, which is soon done."""
-    for few, as_it_is in itertools.product((True, False), (True, False)):
+def in_all_variants(op: str, dtypes: list[str], *, of_an_op: bool) -> Iterator[Case]:
+    """Every sample in every variant, the first few samples before the others.
+
+    Of a bug of an op in those variants first that are compiled and called as they are, which is soon done; of one that
+    is in no op in the others, which are other ways to compile and to call.
+    """
+    for few, as_it_is in itertools.product((True, False), (of_an_op, not of_an_op)):
         ways = [name for name in VARIANTS.rows if (VARIANTS.load(name).run is None) is as_it_is]
         for dtype in dtypes:
             indices = range(len(samples(op, dtype, None)))
@@ -215,8 +218,8 @@ def few_dtypes(op: str) -> list[str]:
     return [dtype for dtype in DTYPES if dtype in known] or known[:1]
 
 
-def cases_of(stage: str, ops: list[str]) -> Iterator[Case]:
-    """The cases of a stage, in a fixed order."""
+def cases_of(stage: str, ops: list[str], *, of_an_op: bool = True) -> Iterator[Case]:
+    """The cases of a stage, in a fixed order; ``of_an_op``: for a bug of an op."""
     if stage == "plan":
         for op in ops:
             yield from planned(op)
@@ -233,7 +236,7 @@ def cases_of(stage: str, ops: list[str]) -> Iterator[Case]:
         yield from (entry for entry in iterate({"errors": refused}, None, LIMIT) if isinstance(entry, Case))
     elif stage in ("all", "all-dtypes"):
         chosen = slice(1) if stage == "all" else slice(1, None)
-        turns = itertools.zip_longest(*(in_all_variants(op, few_dtypes(op)[chosen]) for op in ops))
+        turns = itertools.zip_longest(*(in_all_variants(op, few_dtypes(op)[chosen], of_an_op=of_an_op) for op in ops))
         yield from (case for turn in turns for case in turn if case is not None)
     else:
         for variant in sorted(SHARES["programs"].variants or {DEFAULT}):
@@ -296,7 +299,7 @@ def try_stage(bug: PlantedBug, stage: str, ops: list[str], seconds: float) -> di
     next(iter(cases_of(stage, [])), None)  # what all bugs are asked is made in nobody's time
     backend, started, tried = load_bug(bug.name), time.process_time(), 0
     row: dict[str, Any] = {"bug": bug.name, "stage": stage, "ops": len(ops), "found": "", "complete": True}
-    for case in cases_of(stage, ops):
+    for case in cases_of(stage, ops, of_an_op=bool(bug.ops)):
         if time.process_time() - started > seconds:
             row["complete"] = False
             break

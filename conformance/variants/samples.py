@@ -162,9 +162,9 @@ _ASKED = {
     "uint8": ("default", "extremes"),
     "bool": ("default",),
 }
-"""The variants in each dtype. Integers are exact, and are asked as they are, too, and as rows of nothing but the smallest
-one. In 16 bits an op of one element may take a way of its own, on which it has to compute as wide; in 64 there are
-numbers that no narrower dtype tells apart. Gradients are asked where they round, and where they are conjugated."""
+"""The variants in each dtype. Integers are exact, and are asked as they are, too, and as rows of nothing but the
+smallest one. In 16 bits an op of one element may take a way of its own, on which it has to compute as wide; in 64 there
+are numbers that no narrower dtype tells apart. Gradients are asked where they round, and where they are conjugated."""
 
 
 def _keeps_integers(sample: Case) -> bool:
