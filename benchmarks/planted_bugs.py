@@ -1,7 +1,7 @@
 """Which planted bugs a run finds: by its plan; by float32, other dtypes, refused inputs; by every sample and variant.
 
-Each bug (``torchstone.conformance.planted``) is tried on the ops that call the ATen ops it changes: those first that
-show it, then those of their names, then those that call little else. It is found by a verdict that fails where eager
+Each bug (``torchstone.conformance.planted``) is tried on the ops that call the ATen ops it changes: those of their
+names first, then those that show it, then those that call little else. It is found by a verdict that fails where eager
 passes the same case, as a backend and under a dispatch mode that changes nothing. A bug in no op is tried on ops drawn
 by its name.
 Half of the bugs are held out: of these the tables give numbers, and no names.
@@ -119,29 +119,30 @@ def all_calls(path: Path) -> Calls:
 
 
 def ops_of(bug: PlantedBug, calls: Calls, most: int) -> list[str]:
-    """The ops that a bug is tried on: those first that show it, which a run that asks all would come to.
-
-    Then those of the name of an ATen op, then those that call least else.
-    """
+    """The ops that a bug is tried on: those first that are named like an ATen op of it, and those that show it, which a
+    run that asks all would come to; then those that call least else."""
     if not bug.ops:
         return sorted(calls, key=lambda op: hashlib.sha256(f"{bug.name}:{op}".encode()).digest())[:most]
     wanted = {name.rstrip("_") for name in bug.ops} | set(bug.ops)
     touched = [op for op, ways in calls.items() if wanted & {*ways["forward"], *ways["backward"]}]
 
-    def distance(op: str) -> tuple[bool, bool, int, str]:
-        last = op.rpartition(".")[2]
-        named = any(last == name.strip("_") or op.replace(".", "_") == name for name in wanted)
-        return not named, not wanted & set(calls[op]["forward"]), len(calls[op]["forward"]), op
+    def named(op: str) -> bool:
+        words = {*op.split("."), op.replace(".", "_")}
+        return any(name in words or name.strip("_") in words for name in wanted)
 
-    near = sorted(touched, key=distance)
-    if bug.rule is not None and len(near) > most:
-        backend = load_bug(bug.name)
+    def distance(op: str) -> tuple[bool, int, str]:
+        return not wanted & set(calls[op]["forward"]), len(calls[op]["forward"]), op
+
+    first = sorted(filter(named, touched), key=distance)
+    others = sorted((op for op in touched if not named(op)), key=distance)
+    if bug.rule is not None and len(first) < most < len(touched):
+        backend, left = load_bug(bug.name), most - len(first)
         for cases_of_op in (first_samples, planned):  # of all plans only where no op shows it at once
-            first = list(itertools.islice((op for op in near[:LOOKED_AT] if shows(cases_of_op(op), backend)), most))
-            if first:
-                near = [*first, *(op for op in near if op not in first)]
+            telling = (op for op in others[:LOOKED_AT] if shows(cases_of_op(op), backend))
+            if found := list(itertools.islice(telling, left)):
                 break
-    return near[:most]
+        first += found
+    return [*first, *(op for op in others if op not in first)][:most]
 
 
 def shows(cases: Iterable[Case], backend: PlantedBackend) -> bool:
