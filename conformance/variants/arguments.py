@@ -64,13 +64,13 @@ DTYPES_NAMED = tuple(
 )  # fmt: skip
 """Dtypes that an argument may name; other samples begin with others of them."""
 
-MOST, MOST_SPECIAL, MOST_EMPTY = 20, 20, 5
+MOST, MOST_SPECIAL, MOST_EMPTY = 12, 12, 3
 """Programs in a case on its own inputs, on special ones, and on inputs without rows or columns."""
-CALLS = 130
+CALLS = 60
 """Calls that these programs have together, on each kind of inputs: a long one is judged for long."""
 FURTHER = 5
 """How many places further on in a list the next sample begins, or a few more: so that all places have their turn."""
-MOST_TRIED = 120
+MOST_TRIED = 80
 """Programs that eager is asked about."""
 MOST_SIZE = 64
 """Sizes up to which a number beyond all of them is tried."""
