@@ -93,7 +93,7 @@ class _Sinking:
 
     def _sunk(self, op: Operation) -> Value | None:
         """Return the result, built otherwise, or None for an op that stays as it is."""
-        if len(op.results) != 1:
+        if len(op.results) != 1 or op.name not in PRIMITIVES:
             return None
         if op.name == "flat.transpose":
             return self.transpose(next(op.values), op.attributes["permutation"])

@@ -149,3 +149,25 @@ graph @f(%x: f32[2, 3], %w0: f32[1, 3], %w1: f32[3, 4], %w2: f32[3]) {
 }
 """
     )
+
+
+class Solving(nn.Module):
+    """Calls of a library, of transposes and of what has no elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(4) + torch.arange(16.0).reshape(4, 4) / 40)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        inverse = torch.linalg.inv((x @ self.weight).mT)
+        values, _ = torch.linalg.eigh(self.weight[:0, :0] + x[:0, :0])
+        return inverse @ self.weight.mT, values
+
+
+@targets
+def test_calls_of_a_library_stay(target: str) -> None:
+    model, x = Solving(), torch.eye(4) * 3
+    with torch.no_grad():
+        exe = compile(model, (x,), target, freeze=True)
+        for scale in (1.0, 2.0):
+            torch.testing.assert_close(exe(x * scale), model(x * scale), rtol=1e-4, atol=1e-5)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from torchstone.compiler.diagnostics import failed_check
-from torchstone.compiler.ir import Graph, Operation, Value, map_operand
+from torchstone.compiler.ir import Graph, Operation, TensorType, Value, map_operand
+from torchstone.compiler.ops import PRIMITIVES, control
 from torchstone.compiler.transforms.builder import Builder
 from torchstone.compiler.transforms.dce import eliminate_dead_code
 
@@ -13,8 +14,8 @@ _IDENTITY = {"sum": 0, "prod": 1, "and": True, "or": False}
 
 
 def is_empty(value: Value) -> bool:
-    """Say whether a value certainly has no elements."""
-    return any(size == 0 for size in value.shape)
+    """Say whether a value certainly is a tensor without elements."""
+    return isinstance(value.type, TensorType) and 0 in value.type.dims
 
 
 def fold_empty(graph: Graph) -> Graph:
@@ -45,8 +46,13 @@ def fold_empty(graph: Graph) -> Graph:
 
 
 def _fold(op: Operation, ops: list[Operation]) -> Value | None:
-    """Build the result of an op with an empty result or operand; None when there is nothing to fold."""
+    """Build the result of an op with an empty result or operand; None when there is nothing to fold.
+
+    A call of a library and what the host does stay.
+    """
     operands = list(op.values)
+    if op.name not in PRIMITIVES or PRIMITIVES[op.name] in control.ROWS:
+        return None
     if len(op.results) != 1 or not any(is_empty(v) for v in (*operands, op.result)):
         return None
     b, kind = Builder(ops, op.location), op.result.tensor
