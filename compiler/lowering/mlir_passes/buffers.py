@@ -1,4 +1,4 @@
-"""After bufferization: allocations are freed, copies rewritten."""
+"""After bufferization: allocations are freed, copies and arithmetic on bfloat16 rewritten."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from math import inf, prod
 from typing import Any
 
 from torchstone.compiler.lowering.mlir_passes import pipelines
+from torchstone.compiler.lowering.mlir_passes.bfloat16 import round_each
 from torchstone.compiler.mlir import Bindings
 
 # Bytes of the stack that the small buffers of a function may take.
@@ -13,7 +14,7 @@ _STACK = 1 << 14
 
 
 def finish_buffers(module: Any, provider: Bindings) -> set[str]:
-    """Free the allocations of functions and rewrite copies, in place; return the names of all ops.
+    """Free the allocations of functions, rewrite copies and bfloat16, in place; return the names of all ops.
 
     A buffer allocated at the top of a function that returns nothing can be freed where it ends, and be on the stack if
     it is small: that takes a tenth of the code. MLIR's own pass follows who owns what through any control flow, and
@@ -31,6 +32,7 @@ def finish_buffers(module: Any, provider: Bindings) -> set[str]:
         pipelines.run("deallocate", module, provider=provider)
         ops = by_name(module, provider)
     _lower_copies(ops.get("memref.copy", []), provider)
+    round_each(ops, provider)
     return {name for name, found in ops.items() if found}
 
 
@@ -84,15 +86,18 @@ def _ends_with_function(op: Any) -> bool:
     return not function.attributes["function_type"].value.results
 
 
-def lower_copies(module: Any, provider: Bindings) -> None:
-    """Replace, in place, each ``memref.copy`` that a plain memcpy cannot do by a ``linalg.copy``.
-
-    Between strided buffers it would call a runtime function that the wheel lacks.
-    """
-    _lower_copies(by_name(module, provider).get("memref.copy", []), provider)
+def finish_returned_buffers(module: Any, provider: Bindings) -> None:
+    """Rewrite copies and bfloat16, in place, where allocations are freed already."""
+    ops = by_name(module, provider)
+    _lower_copies(ops.get("memref.copy", []), provider)
+    round_each(ops, provider)
 
 
 def _lower_copies(copies: list[Any], provider: Bindings) -> None:
+    """Replace each ``memref.copy`` that a plain memcpy cannot do by a ``linalg.copy``.
+
+    Between strided buffers it would call a runtime function that the wheel lacks.
+    """
     for op in copies:
         source, target = op.operands
         if source == target:

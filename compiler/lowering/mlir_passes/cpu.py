@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchstone.compiler.lowering.mlir_passes import pipelines
-from torchstone.compiler.lowering.mlir_passes.buffers import finish_buffers, lower_copies
+from torchstone.compiler.lowering.mlir_passes.buffers import finish_buffers, finish_returned_buffers
 from torchstone.compiler.lowering.mlir_passes.destination import keep_copied_results_apart, separate_results
 from torchstone.compiler.lowering.mlir_passes.outline import keep_outlined, outline_nests
 from torchstone.compiler.lowering.mlir_passes.row_fusion import fuse_rows
@@ -76,7 +76,8 @@ CPU = Pipeline(
         Pass("keep-copied-results-apart", "a value that outlives a result's buffer gets its own",
              _in_place(keep_copied_results_apart)),
         Pass("fuse-rows", "loop nests share loops over blocks of rows", _in_place(fuse_rows), _OPTIMIZED),
-        Pass("finish-buffers", "allocations are freed, strided copies become loops", _finish_buffers),
+        Pass("finish-buffers", "allocations are freed, strided copies become loops, each bfloat16 is rounded",
+             _finish_buffers),
         Pass("outline-nests", "loop nests of a long function become functions", _in_place(outline_nests), _OPTIMIZED),
         Pass("llvm", "loops and buffers become the LLVM dialect", _to_llvm, mlir=pipelines.PIPELINES["llvm"]),
         Pass("separate-results", "LLVM is told that results share no memory", _in_place(separate_results)),
@@ -95,7 +96,11 @@ RETURNED_BUFFERS = Pipeline(
 RETURNED_LLVM = Pipeline(
     "returned-llvm",
     (
-        Pass("lower-copies", "strided copies become loops", _in_place(lower_copies)),
+        Pass(
+            "finish-returned-buffers",
+            "strided copies become loops, each bfloat16 is rounded",
+            _in_place(finish_returned_buffers),
+        ),
         _of_mlir("llvm-returned", "loops and buffers become the LLVM dialect"),
     ),
 )

@@ -180,3 +180,20 @@ def test_ops_of_torch_mlir_itself() -> None:
       return %r#0 : tensor<4xf32>
     }"""
     assert run_returning(text, [torch.tensor([1.0, 2.0, 3.0, 4.0])])[0].tolist() == [1.0, 3.0, 6.0, 10.0]
+
+
+def test_each_step_of_bfloat16_is_rounded() -> None:
+    text = """
+    #map = affine_map<(i) -> (i)>
+    func.func @main(%a: tensor<?xbf16>, %b: tensor<?xbf16>) -> tensor<?xbf16> {
+      %r = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+          ins(%a : tensor<?xbf16>) outs(%b : tensor<?xbf16>) {
+      ^bb0(%x: bf16, %y: bf16):
+        %product = arith.mulf %x, %y : bf16
+        %rest = arith.subf %product, %y : bf16
+        linalg.yield %rest : bf16
+      } -> tensor<?xbf16>
+      return %r : tensor<?xbf16>
+    }"""
+    a, b = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0)).bfloat16()
+    assert torch.equal(run_returning(text, [a, b])[0], a * b - b)
