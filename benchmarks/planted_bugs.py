@@ -176,16 +176,15 @@ def varied(op: str, dtype: str, index: int, variant: str) -> Case | None:
 
 
 def in_all_variants(op: str, dtypes: list[str], *, of_an_op: bool) -> Iterator[Case]:
-    """Every sample in every variant, the first few samples before the others.
+    """Every sample in every variant: the first sample, the next few, then the others.
 
     Of a bug of an op in those variants first that are compiled and called as they are, which is soon done; of one that
     is in no op in the others, which are other ways to compile and to call.
     """
-    for few, as_it_is in itertools.product((True, False), (of_an_op, not of_an_op)):
+    for turn, as_it_is in itertools.product((slice(1), slice(1, LIMIT), slice(LIMIT, None)), (of_an_op, not of_an_op)):
         ways = [name for name in VARIANTS.rows if (VARIANTS.load(name).run is None) is as_it_is]
         for dtype in dtypes:
-            indices = range(len(samples(op, dtype, None)))
-            for index, variant in itertools.product(indices[:LIMIT] if few else indices[LIMIT:], ways):
+            for index, variant in itertools.product(range(len(samples(op, dtype, None)))[turn], ways):
                 if (case := varied(op, dtype, index, variant)) is not None:
                     yield case
 
