@@ -40,6 +40,10 @@ class Factors:
         sums, given = _SUMS.of(func), arguments_of(func, args, kwargs)
         if sums is None or given.get("reduce", "prod") not in ("prod", "multiply") or "value" in given:
             return None
+        dtype = given.get("dtype", given.get("output_dtype"))
+        if dtype is not None:  # whole numbers may be multiplied as floats
+            converted = {key: given[key].to(dtype) for key in ("self", "inp") if key in given}
+            given = given | converted
 
         def changed(change: Change) -> dict[str, Any]:
             return {key: change(value) if movable(value) else value for key, value in given.items()}

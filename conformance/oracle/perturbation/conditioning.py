@@ -134,13 +134,11 @@ def overflow_order(
         if not bool((bad & ~found).any()):
             break
     if real_dtype(dtype) is torch.float64 and bool((bad & ~found & torch.isfinite(actual)).any()):
-        runs = leaf.others(leaf.referee.cancelled_runs, like)
-        found |= (
-            is_continuous_spread(runs)
-            & within_distance(actual, runs[0], AMPLIFICATION_FACTOR * spread_of(runs[0], runs))
-            if runs
-            else False
-        )
+        for of_a_formula in leaf.referee.cancelled_runs:
+            runs = leaf.others(of_a_formula, like)
+            if runs:
+                room = AMPLIFICATION_FACTOR * spread_of(runs[0], runs)
+                found |= is_continuous_spread(runs) & within_distance(actual, runs[0], room)
     return found
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
+import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -352,11 +354,16 @@ class Referee:
         return MadeOnce(self._overflow_runs(OVERFLOWED_RUNS))
 
     @functools.cached_property
-    def cancelled_runs(self) -> Iterable[ReferenceRun]:
-        """Runs of the overflow model in which nothing overflows: of float64, sums that cancel, in many an order."""
-        return MadeOnce(self._overflow_runs(CANCELLED_RUNS))
+    def cancelled_runs(self) -> list[list[ReferenceRun]]:
+        """Runs of the overflow model in which nothing overflows: of float64, sums that cancel, in many an order. Those
+        of each formula are a list, since nothing lies between two formulas."""
+        by_formula = itertools.groupby(self._runs_by_formula(CANCELLED_RUNS), operator.itemgetter(0))
+        return [[run for _, run in runs] for _, runs in by_formula]
 
     def _overflow_runs(self, kinds: tuple[tuple[str, str], ...]) -> Iterator[ReferenceRun]:
+        return (run for _, run in self._runs_by_formula(kinds))
+
+    def _runs_by_formula(self, kinds: tuple[tuple[str, str], ...]) -> Iterator[tuple[int, ReferenceRun]]:
         """Runs of each kind by each formula that there is of an op of the program. Where one met nothing to choose, no
         more are made of those that let the same decompositions stand for their ops."""
         formula, formulas = 0, 1
@@ -371,7 +378,7 @@ class Referee:
                 )
                 run = self.twin_run(mode)
                 if not run.problem:
-                    yield run
+                    yield formula, run
                 formulas = max(formulas, mode.formulas)
                 if not mode.open:
                     settled.add(in_steps)

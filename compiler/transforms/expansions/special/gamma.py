@@ -100,12 +100,16 @@ def _zeta(b: Expander, x: Value, q: Value) -> Value:
     negative = b.lt(q, const(b, q, 0))
     above, below = b.sub(q, b.floor(q)), b.sub(b.ceil(q), q)
     out = _zeta_above(b, x, b.select(negative, above, q))
-    mirrored = b.sub(_zeta_above(b, x, below), _zeta_above(b, x, b.sub(const(b, q, 1), q)))
     half = b.mul(x, const(b, x, 0.5))
     even = b.eq(b.floor(half), half)
-    mirrored = b.select(even, mirrored, b.neg(mirrored))
+    near, far = (
+        b.select(even, b.neg(tail), tail)
+        for tail in (b.neg(_zeta_above(b, x, below)), _zeta_above(b, x, b.sub(const(b, q, 1), q)))
+    )
+    # Of an odd x the large sums come first: half way between two integers they cancel, and the small one is left.
+    mirrored = b.add(b.add(out, near), far)
     # From so large an x on, one of the terms is infinite: that of a q + k between -1 and 1.
-    mirrored = where(b, x, "gt", 2.0**44, const(b, x, math.inf), b.add(out, mirrored))
+    mirrored = where(b, x, "gt", 2.0**44, const(b, x, math.inf), mirrored)
     out = b.select(negative, mirrored, out)
     infinite, undefined = const(b, x, math.inf), const(b, x, math.nan)
     out = b.select(b.and_(negative, b.ne(x, b.floor(x))), undefined, out)

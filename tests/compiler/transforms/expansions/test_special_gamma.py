@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from torchstone.compiler.driver import compile
+
 Agrees = Callable[..., None]
 POINTS = [0.1, 0.5, 1.0, 1.7, 3.3, 9.0, 9.5, 25.0, 1e4, -0.3, -0.45, -1.7, -6.25, -30.75]
 EDGES = [0.0, -0.0, -1.0, -7.0, math.inf, math.nan, 1e-5]
@@ -20,6 +22,15 @@ def test_zeta(agrees: Agrees, dtype: torch.dtype) -> None:
     agrees(torch.special.zeta, x[:, None], q)
     agrees(lambda q: torch.special.zeta(3, q), q)
     agrees(lambda q: torch.special.zeta(q, 2.5), q)
+
+
+@pytest.mark.parametrize("target", ["evaluator", "linalg", "stablehlo"])
+def test_zeta_half_way_between_integers_below_0(target: str) -> None:
+    """All terms of an odd x but those above 1 - q cancel. Eager adds up in an order that loses these."""
+    x = torch.tensor([3.0, 5.0, 35.0, 71.0], dtype=torch.float64)[:, None]
+    q = torch.tensor([-0.5, -1.5, -8.5], dtype=torch.float64)
+    exe = compile(torch.special.zeta, (x, q), target)
+    torch.testing.assert_close(exe(x, q), torch.special.zeta(x, 1 - q), rtol=1e-13, atol=0.0)
 
 
 def test_zeta_of_terms_that_are_all_zero(agrees: Agrees) -> None:

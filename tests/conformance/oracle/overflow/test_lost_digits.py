@@ -80,3 +80,12 @@ def test_partial_products_that_are_0_lose_all_or_nothing() -> None:
     x = torch.tensor([2.0**100, -(2.0**100), 1.1 * 2.0**-100, 2.0**-100])
     finding = compare(one("prod", X), lambda x: torch.tensor(-1.11), x)
     assert finding.outcome is Outcome.MISMATCH, finding
+
+
+def test_whole_numbers_that_are_multiplied_as_floats_overflow_as_those_do() -> None:
+    """The first is 0, and the others exceed float32's range: infinity times 0 is NaN, or 0 times all of them is 0."""
+    x = torch.tensor([0, *[2**62] * 5])
+    finding = compare(one("cumprod", X, 0, dtype=torch.float32), lambda x: in_pairs(x.float()), x)
+    assert finding.outcome is Outcome.ILL_CONDITIONED, finding
+    finding = compare(one("cumprod", X, 0, dtype=torch.float32), lambda x: torch.ones(6), x)
+    assert finding.outcome is Outcome.MISMATCH, finding
