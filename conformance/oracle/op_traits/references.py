@@ -39,6 +39,8 @@ BY_SCIPY = Trait(
     "Is a formula of functions of SciPy or NumPy",
     Names.PUBLIC,
     each(
+        acos="NumPy's",
+        arccos="NumPy's",
         log1p="NumPy's",
         logaddexp="the larger + log1p(exp(the smaller - the larger))",
         logcumsumexp="the same, of all before and each",
@@ -49,7 +51,8 @@ BY_SCIPY = Trait(
         **{"nn.functional.gelu": "x * ndtr(x); of the approximation, x * expit(2 u) for 0.5 * x * (1 + tanh(u))"},
     ),
     reason=(
-        "Eager's GELU adds 1 to a number near -1: it has few digits of the tail, in float64 too. Its log1p of a "
+        "Eager's GELU adds 1 to a number near -1: it has few digits of the tail, in float64 too. Its acos of a complex "
+        "number beside 1 is a difference from pi / 2, of which half the digits are left. Its log1p of a "
         "subnormal complex number is NaN, and so are logarithms of sums of exponentials that it adds up by log1p. The "
         "incomplete gamma functions are Cephes' in eager and in SciPy: the exponential of a difference, off by as "
         "many ULPs as the difference is large."

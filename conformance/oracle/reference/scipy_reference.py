@@ -71,6 +71,11 @@ def _gelu(x: Any, *, approximate: str = "none") -> Any:
     return x * scipy.special.expit(2.0 * math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))
 
 
+@_FORMULAS.register("acos", "arccos")
+def _acos(x: Any) -> Any:
+    return np.arccos(x)
+
+
 @_FORMULAS.register("log1p")
 def _log1p(x: Any) -> Any:
     return np.log1p(x)

@@ -96,6 +96,16 @@ def test_the_logarithm_of_one_and_a_subnormal_complex_number(given: complex, ok:
     assert compare(one("log1p"), lambda x: torch.tensor([given], dtype=torch.complex128), x).ok == ok
 
 
+@pytest.mark.parametrize(("off", "ok"), [(0.0, True), (1e-11, False), (-1e-11, False)])
+def test_the_arc_cosine_of_a_complex_number_beside_one(off: float, ok: bool) -> None:
+    """Its real part is small, and eager's has half of its digits."""
+    x = torch.tensor([1.0 - 2.0**-52 + 2.0**-26 * 1j], dtype=torch.complex128)
+    exact = 0.00012207031325791226 - 0.00012207031174208774j
+    assert abs(torch.acos(x).item() - exact) > 5e-17
+    given = torch.tensor([exact.real * (1.0 + off) + exact.imag * 1j], dtype=torch.complex128)
+    assert compare(one("acos"), lambda x: given, x).ok == ok
+
+
 @pytest.mark.parametrize("name", sorted({*IN_SCIPY.ops, *BY_SCIPY.ops}))
 @pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
 def test_every_function_is_asked_in_any_shape(name: str, shape: tuple[int, ...]) -> None:
