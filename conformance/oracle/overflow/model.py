@@ -61,9 +61,11 @@ from torchstone.conformance.oracle.overflow.scaling import (
     FusedProducts,
     distinct_numbers,
     homogeneous_operands,
+    kept_from_zero,
     replace_leaves,
     restored,
     shifted,
+    unless_nan,
 )
 from torchstone.conformance.oracle.own_fault import raise_own_fault
 from torchstone.conformance.oracle.perturbation.accumulation import length_of, movable, transform_length
@@ -247,6 +249,9 @@ class RandomOverflow(RandomRounding):
             ]
             calls = [replace_leaves(each, given, named, chosen) for each, given, named in runs]
             whole, net, total, nan = (func(*given, **named) for given, named in calls)
+            if scale and any(movable(leaf) and bool(torch.isnan(leaf).any()) for leaf in tree_flatten(whole)[0]):
+                given, named = replace_leaves(_kept_from_zero, args, kwargs, chosen)
+                whole = tree_map(unless_nan, whole, func(*given, **named))
             noise = total
             if scale and self.choice == "lost":
                 # A transform multiplies each term by a root of unity, which rounds it.
@@ -297,7 +302,8 @@ class RandomOverflow(RandomRounding):
             free = up & ~(torch.isnan(nan.real) if nan.is_complex() else torch.isnan(nan)) & ~torch.isfinite(out)
             self._choose_where(free)
             out = _by_part(out, lambda part: torch.where(free & ~torch.isfinite(part), self._special(part), part))
-        return _by_part(out, lambda part: self._chosen(part, up, down, MOMENTS.holds(func)))
+        choose = functools.partial(self._chosen, up=up, down=down, mixed=MOMENTS.holds(func))
+        return _by_part(out, choose, whole if degree else out)
 
     def _special(self, part: Tensor) -> Tensor:
         """What an infinite term may make of a result whose terms are added up before they are multiplied."""
@@ -308,11 +314,12 @@ class RandomOverflow(RandomRounding):
     def _even(self, like: Tensor) -> Tensor:
         return torch.rand(like.shape, generator=self.generator, dtype=torch.float64) * 2.0 - 1.0
 
-    def _chosen(self, out: Tensor, up: Tensor, down: Tensor, mixed: bool) -> Tensor:
-        """``out``, and where it may go ``up`` or ``down`` what the run chooses. ``mixed``: infinities may be NaN."""
+    def _chosen(self, out: Tensor, exact: Tensor, up: Tensor, down: Tensor, mixed: bool) -> Tensor:
+        """``out``, and where it may go ``up`` or ``down`` what the run chooses. ``mixed``: infinities may be NaN.
+        ``exact``: what is finite if all terms are, though ``out`` may be beyond the range."""
         self._choose_where(up | down | (torch.isinf(out) & mixed))
         chosen = self._kinds(out.shape)
-        finite = torch.isfinite(out)
+        finite = torch.isfinite(exact)
         result = torch.where(finite & up & (chosen == 0), math.inf, out)
         result = torch.where(finite & down & (chosen == 1), -math.inf, result)
         lost = (finite & up & down) | ((out == math.inf) & down) | ((out == -math.inf) & up)
@@ -398,12 +405,19 @@ def _agree_where_finite(steps: Any, whole: Any) -> bool:
     return agree(steps, [beside(*pair) for pair in pairs])
 
 
-def _by_part(value: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-    return torch.complex(change(value.real), change(value.imag)) if value.is_complex() else change(value)
+def _by_part(value: Tensor, change: Callable[..., Tensor], *others: Tensor) -> Tensor:
+    if not value.is_complex():
+        return change(value, *others)
+    parts = ([getattr(each, part) for each in (value, *others)] for part in ("real", "imag"))
+    return torch.complex(*(change(*part) for part in parts))
 
 
 def _scaled(leaf: Any, weight: int) -> Any:
     return shifted(leaf, -weight * SHIFT)
+
+
+def _kept_from_zero(leaf: Any, weight: int) -> Any:
+    return kept_from_zero(leaf, -weight * SHIFT)
 
 
 def _unscaled(leaf: Any, weight: int) -> Any:

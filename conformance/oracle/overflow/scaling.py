@@ -3,8 +3,8 @@
 Nothing wider than float64 can run its programs. An op that is homogeneous of degree d (a sum and a transform of degree
 1, a contraction and a variance of degree 2) gives ``2**(-d * SHIFT)`` times its result when its operands are scaled by
 ``2**-SHIFT``: the same digits, and what no longer overflows did so by the order of the steps alone. Operands below
-``2**-530`` lose digits: what they add to a sum is a part in ``2**460`` of what overflows. Of degree 3
-(a bilinear form) there is no such room.
+``2**-530`` lose digits: what they add to a sum is a part in ``2**460`` of what overflows, but times infinity none of
+them is 0. Of degree 3 (a bilinear form) there is no such room.
 """
 
 from __future__ import annotations
@@ -37,6 +37,23 @@ def shifted(leaf: Any, by: int = -SHIFT) -> Any:
         return torch.complex(shifted(leaf.real, by), shifted(leaf.imag, by))
     half = by // 2
     return leaf * math.ldexp(1.0, half) * math.ldexp(1.0, by - half)  # either factor alone is a float64
+
+
+def kept_from_zero(leaf: Any, by: int) -> Any:
+    """What is ``shifted``, with the least numbers in place of those that underflow: an infinity times one is infinite,
+    and times 0 it is NaN."""
+    if not movable(leaf):
+        return leaf
+    if leaf.is_complex():
+        return torch.complex(kept_from_zero(leaf.real, by), kept_from_zero(leaf.imag, by))
+    small = shifted(leaf, by)
+    least = torch.copysign(torch.full_like(leaf, math.ldexp(1.0, -1074)), leaf)
+    return torch.where((small == 0) & (leaf != 0), least, small)
+
+
+def unless_nan(value: Any, other: Any) -> Any:
+    """A result, and ``other`` in place of NaN."""
+    return torch.where(torch.isnan(value), other, value) if movable(value) else value
 
 
 def restored(out: Tensor, scaled: Tensor, degree: int, error: Any = 0.0) -> Tensor:
@@ -115,7 +132,8 @@ class FusedProducts:
         """``out`` is the product of ``args``: keep what it is where it is ``fused``."""
         left, right = (leaf if isinstance(leaf, Tensor) else torch.tensor(leaf, dtype=out.dtype) for leaf in args)
         if bool((fused & torch.isinf(out)).any()):
-            self._kept[out] = torch.where(fused, shifted(left) * shifted(right), shifted(out, -2 * SHIFT))
+            plain = shifted(out, -2 * SHIFT)
+            self._kept[out] = torch.where(fused, unless_nan(shifted(left) * shifted(right), plain), plain)
 
     def add(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> Any:
         """``out``, which ``func`` gave by adding ``args``, as it is where a fused product was among them."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
-import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -62,6 +60,7 @@ SIDES = ("up", "down", "both", "none")
 REORDERED_RUNS = (*[(side, steps) for side in SIDES for steps in ("never", "within")], *[("any", "never")] * 3)
 REORDERED_RUNS += (("any", "some within"),) * 6
 CANCELLED_RUNS = (("lost", "never"),) * 12
+MORE_CANCELLED_RUNS = (("lost", "never"),) * 36
 OVERFLOWED_RUNS = (*[(side, "always") for side in SIDES], *[("any", "some")] * 36)
 """Runs of the overflow model: which way accumulations overflow, and which other steps do. A number that hangs on three
 steps is missed by one of a hundred such draws."""
@@ -354,16 +353,28 @@ class Referee:
         return MadeOnce(self._overflow_runs(OVERFLOWED_RUNS))
 
     @functools.cached_property
-    def cancelled_runs(self) -> list[list[ReferenceRun]]:
+    def cancelled_runs(self) -> dict[int, list[ReferenceRun]]:
         """Runs of the overflow model in which nothing overflows: of float64, sums that cancel, in many an order. Those
         of each formula are a list, since nothing lies between two formulas."""
-        by_formula = itertools.groupby(self._runs_by_formula(CANCELLED_RUNS), operator.itemgetter(0))
-        return [[run for _, run in runs] for _, runs in by_formula]
+        return self._by_formula(CANCELLED_RUNS, SEED)
+
+    @functools.cached_property
+    def more_cancelled_runs(self) -> dict[int, list[ReferenceRun]]:
+        """More such runs, for what the first few do not settle."""
+        return self._by_formula(MORE_CANCELLED_RUNS, SEED + len(CANCELLED_RUNS))
+
+    def _by_formula(self, kinds: tuple[tuple[str, str], ...], seed: int) -> dict[int, list[ReferenceRun]]:
+        found: dict[int, list[ReferenceRun]] = {}
+        for formula, run in self._runs_by_formula(kinds, seed):
+            found.setdefault(formula, []).append(run)
+        return found
 
     def _overflow_runs(self, kinds: tuple[tuple[str, str], ...]) -> Iterator[ReferenceRun]:
         return (run for _, run in self._runs_by_formula(kinds))
 
-    def _runs_by_formula(self, kinds: tuple[tuple[str, str], ...]) -> Iterator[tuple[int, ReferenceRun]]:
+    def _runs_by_formula(
+        self, kinds: tuple[tuple[str, str], ...], seed: int = SEED
+    ) -> Iterator[tuple[int, ReferenceRun]]:
         """Runs of each kind by each formula that there is of an op of the program. Where one met nothing to choose, no
         more are made of those that let the same decompositions stand for their ops."""
         formula, formulas = 0, 1
@@ -374,7 +385,7 @@ class Referee:
                 if in_steps in settled:
                     continue
                 mode = RandomOverflow(
-                    self.dtype, SEED + k, *kind, formula, found=self.found_in_range, calls=self.call_precision
+                    self.dtype, seed + k, *kind, formula, found=self.found_in_range, calls=self.call_precision
                 )
                 run = self.twin_run(mode)
                 if not run.problem:
