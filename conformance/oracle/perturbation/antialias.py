@@ -66,7 +66,10 @@ def _along_last(x: Tensor, weights: Tensor, pixels: Tensor, windows: Tensor) -> 
 
 
 def _resized(of: Filter, x: Tensor, size: Any, corners: bool, high: Any = None, wide: Any = None) -> Tensor:
-    rows = _along_last(x, *_weights(of, x.shape[-1], size[1], corners, wide))
+    """Along a dim that keeps its size no pixel is weighed: NaN and infinity times weights of 0 would spread."""
+    rows = x if x.shape[-1] == size[1] else _along_last(x, *_weights(of, x.shape[-1], size[1], corners, wide))
+    if x.shape[-2] == size[0]:
+        return rows
     return _along_last(rows.mT, *_weights(of, x.shape[-2], size[0], corners, high)).mT
 
 
