@@ -83,9 +83,12 @@ def _density(op: Any, x: Tensor, bins: Any, *, density: bool = False, **options:
 
 # From x, k and the polynomials of degrees k - 1 and k, the one of degree k + 1. Doubling is exact, and comes after a
 # step that is rounded, so that x itself is never moved.
-_Following = Callable[[Tensor, int, Tensor, Tensor], Tensor]
+_Following = Callable[[Tensor, Any, Tensor, Tensor], Tensor]
 _Wave = Callable[[Tensor], Tensor]
 MAX_DEGREE = 256
+"""Up to here each step of a recurrence is one."""
+MAX_MATRICES = 2**20
+"""How many are multiplied at once at most, for all numbers of a result together."""
 
 
 def _recurrence(
@@ -94,7 +97,8 @@ def _recurrence(
     argument: Callable[[Tensor], Tensor],
     beyond: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Any:
-    """``beyond``: another formula, for degrees that would take too many steps."""
+    """``beyond``: another formula, for degrees that would take too many steps; without one, a product of matrices."""
+    beyond = beyond or functools.partial(_by_matrices, first, following)
 
     def polynomial(x: Any, n: Any) -> Tensor:
         x, n = (torch.as_tensor(v, dtype=torch.float64) for v in (x, n))
@@ -103,18 +107,36 @@ def _recurrence(
         x, degrees = x.expand(shape), torch.where(n.abs() < 2.0**63, n.trunc(), -1.0).expand(shape)
         highest = int(degrees.amax()) if n.numel() else 0
         x = argument(x)
-        if highest > MAX_DEGREE and beyond is None:
-            raise ValueError(f"a degree of {highest}")
         before, last = torch.ones_like(x), first(x)
         out = torch.where(degrees >= 1, last, torch.where(degrees == 0, before, torch.zeros_like(x)))
         for k in range(1, int(torch.where(degrees <= MAX_DEGREE, degrees, 0.0).amax()) if n.numel() else 0):
             before, last = last, following(x, k, before, last)
             out = torch.where(degrees > k, last, out)
-        if beyond is None or highest <= MAX_DEGREE:
+        if highest <= MAX_DEGREE:
             return out
         return torch.where(degrees > MAX_DEGREE, beyond(x, degrees), out)
 
     return polynomial
+
+
+def _by_matrices(first: Callable[[Tensor], Tensor], following: _Following, x: Tensor, degrees: Tensor) -> Tensor:
+    """A recurrence is linear in the two polynomials before: each degree multiplies them by a matrix. Rounding moves its
+    elements as it moves a step, and all are multiplied in pairs, in few steps of many numbers."""
+    highest = int(degrees.amax())
+    if highest * x.numel() > MAX_MATRICES:
+        raise ValueError(f"a degree of {highest}")
+    k = torch.arange(1, highest, dtype=torch.float64).reshape(-1, *[1] * x.dim())
+    one, zero, used = torch.ones_like(x), torch.zeros_like(x), k < degrees
+    last = torch.where(used, following(x, k, zero, one), 1.0), torch.where(used, following(x, k, one, zero), 0.0)
+    rows = [*last, used.double(), (~used).double()]
+    while len(rows[0]) > 1:
+        whole = [
+            torch.cat([row, row.new_full((len(row) % 2, *x.shape), at)])
+            for row, at in zip(rows, (1, 0, 0, 1), strict=True)
+        ]
+        (a, b, c, d), (p, q, r, s) = [row[::2] for row in whole], [row[1::2] for row in whole]
+        rows = [p * a + q * c, p * b + q * d, r * a + s * c, r * b + s * d]
+    return rows[0][0] * first(x) + rows[1][0]
 
 
 def _chebyshev(x: Tensor, k: int, before: Tensor, last: Tensor) -> Tensor:

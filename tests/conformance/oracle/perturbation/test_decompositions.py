@@ -41,6 +41,32 @@ def test_chebyshev_polynomials_of_a_high_degree(kind: str, shifted: bool) -> Non
     assert agree(decompositions()[op](x, degrees), op(x, degrees))
 
 
+@pytest.mark.parametrize("name", ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l"])
+def test_recurrences_of_a_high_degree_by_matrices(name: str) -> None:
+    op = getattr(aten, f"special_{name}").default
+    x = torch.tensor([-4.75, 0.3, 2.5, 0.7], dtype=torch.float64)
+    degrees = torch.tensor([MAX_DEGREE + 1.0, MAX_DEGREE + 4.5, 3.0, -1.0], dtype=torch.float64)
+    assert agree(decompositions()[op](x, degrees), op(x, degrees))
+
+
+def laguerre(x: torch.Tensor, degree: int) -> torch.Tensor:
+    """By steps in another order than eager's."""
+    before, last = torch.ones_like(x), 1 - x
+    for k in range(1, degree):
+        before, last = last, last + (last - before) * (k / (k + 1)) - x * last / (k + 1)
+    return last
+
+
+@pytest.mark.parametrize("degree, factor, right", [(1000, 1.0, True), (1000, 1.0 + 1e-9, False), (999, 1.0, False)])
+def test_a_thousand_roundings_add_up(degree: int, factor: float, right: bool) -> None:
+    call = Call("torch.special.laguerre_polynomial_l", (Ref("x"), 1000), {}, "y")
+    program, x = Program(("x",), (call,), Ref("y")), torch.tensor([-4.826984902407649], dtype=torch.float64)
+    answer, eager = laguerre(x, degree) * factor, program(x)
+    assert float((answer / eager - 1).abs()) > 1e-15
+    finding = judge(program, (x,), Observed(eager, (x,)), Observed(answer, (x,)))
+    assert (finding.outcome is not Outcome.MISMATCH) == right, finding
+
+
 def test_a_product_of_matrices_for_a_sum_of_products() -> None:
     args = (numbers(3, 5), numbers(4, 3, 2), numbers(4, 2, 5))
     op, scales = aten.addbmm.default, {"beta": 0.5, "alpha": -2.0}
