@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,42 +19,7 @@ from torchstone.reducers.failure import reduce_case
 from torchstone.reducers.lineage import Lineage
 from torchstone.reducers.script_run import run_script
 
-BACKENDS = """
-import torch
-
-from torchstone.conformance.backends.protocol import Availability
-
-
-class NoMoreRows:
-    name = "sized:NoMoreRows"
-
-    def available(self):
-        return Availability(True)
-
-    def versions(self):
-        return {}
-
-    def compile(self, fn, args):
-        return fn
-
-    def compile_dynamic(self, fn, args, dims):
-        rows = args[0].shape[:1]
-
-        def run(*given):
-            out = fn(*given)
-            return torch.cat([out[: rows[0]], torch.zeros_like(out[rows[0] :])]) if rows and out.dim() else out
-
-        return run
-
-
-class FewestRows(NoMoreRows):
-    def compile_dynamic(self, fn, args, dims):
-        def run(*given):
-            fewest = min((len(tensor) for tensor in given if tensor.dim()), default=0)
-            return fn(*[tensor[:fewest] if tensor.dim() else tensor for tensor in given])
-
-        return run
-"""
+BACKENDS = Path(__file__).parents[1] / "conformance/repro/sized.py"
 CALLS = [("v0", "exp", "x0"), ("v1", "add", "v0", "x1"), ("v2", "sin", "x1"), ("v3", "mul", "v1", "v2")]
 
 
@@ -61,7 +27,7 @@ CALLS = [("v0", "exp", "x0"), ("v1", "add", "v0", "x1"), ("v2", "sin", "x1"), ("
 def test_it_is_reduced_to_a_script_that_shows_it(
     name: str, kind: Kind, operands: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "sized.py").write_text(BACKENDS)
+    shutil.copy(BACKENDS, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "sized", raising=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,70 +23,12 @@ from torchstone.conformance.repro.script import render_script
 from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC, PART, SIZES, asked
 from torchstone.conformance.variants.support import together
 
-BACKENDS = """
-import torch
-from torch.utils._pytree import tree_map
-
-from torchstone.conformance.backends.protocol import Availability
-
-
-class Right:
-    name = "sized:Right"
-
-    def available(self):
-        return Availability(True)
-
-    def versions(self):
-        return {}
-
-    def compile(self, fn, args):
-        return fn
-
-    def compile_dynamic(self, fn, args, dims):
-        rows = args[0].shape[0]
-        return lambda *given: self.call(fn, rows, *given)
-
-    def call(self, fn, rows, *given):
-        return fn(*given)
-
-
-class NoMoreRows(Right):
-    def call(self, fn, rows, *given):
-        return tree_map(lambda out: torch.cat([out[:rows], torch.zeros_like(out[rows:])]), fn(*given))
-
-
-class FewestRows(Right):
-    def call(self, fn, rows, *given):
-        fewest = min(map(len, given))
-        return fn(*[tensor[:fewest] for tensor in given])
-
-
-class OffByOne(Right):
-    def call(self, fn, rows, *given):
-        return tree_map(lambda out: out + 1, fn(*given))
-
-
-class OneSize(Right):
-    def call(self, fn, rows, *given):
-        if len(given[0]) != rows:
-            raise ValueError("no other number of rows")
-        return fn(*given)
-
-
-class FirstAnswer(Right):
-    def __init__(self):
-        self.kept = {}
-
-    def call(self, fn, rows, *given):
-        return fn(*given) if len(given[0]) == rows else self.kept.setdefault(given[0].shape, fn(*given)).clone()
-"""
-"""Backends that are right where they compile for the sizes they are given. ``FirstAnswer``: at each of the others it
-gives what it gave there first."""
+BACKENDS = Path(__file__).with_name("sized.py")
 
 
 @pytest.fixture
 def backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "sized.py").write_text(BACKENDS)
+    shutil.copy(BACKENDS, tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "sized", raising=False)
     return tmp_path
