@@ -75,10 +75,38 @@ def _geqrf(out: Any, source: Tensor) -> Any:
     return orthogonal @ reflectors.triu()[..., :rank, :], _gram(orthogonal)
 
 
-@_RULES.register("linalg.cholesky_ex", "linalg.inv_ex")
+@_RULES.register("linalg.cholesky_ex")
 def _where_there_is_one(out: Any, source: Tensor, *args: Any, **kwargs: Any) -> Any:
     matrix, info = out
     return torch.where((info == 0)[..., None, None], matrix, 0.0), info
+
+
+@_RULES.register("linalg.inv_ex", "linalg.solve_ex")
+def _by_elimination(out: Any, source: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Which pivot is the one that is 0 hangs on which rows were the others."""
+    result, info = out
+    found = info == 0
+    return torch.where(found.reshape(*found.shape, *[1] * (result.dim() - found.dim())), result, 0.0), found
+
+
+@_RULES.register("linalg.lu")
+def _lu(out: Any, source: Tensor, *, pivot: bool = True) -> Any:
+    rows, lower, upper = out
+    found = [rows @ lower @ upper if pivot else lower @ upper, lower.triu(), upper.tril(-1)]
+    if pivot:
+        largest = 2**0.5 if lower.is_complex() else 1.0  # of a complex pivot LAPACK takes the sum of the parts
+        found.append(lower.abs().clamp(min=largest))
+    finite = torch.isfinite(source).all(-1).all(-1)[..., None, None]
+    return [torch.where(finite, part, 0.0) for part in found], rows @ rows.mT if pivot else rows
+
+
+@_RULES.register("linalg.lu_factor", "linalg.lu_factor_ex", "lu")
+def _lu_factor(out: Any, source: Tensor, pivot: bool = True, *args: Any, **kwargs: Any) -> Any:
+    factors, pivots, *infos = out
+    if not bool(((pivots >= 1) & (pivots <= factors.shape[-2])).all()):
+        return out
+    unpacked = torch.lu_unpack(factors, pivots, unpack_pivots=pivot)
+    return _lu(unpacked, source, pivot=pivot), [info == 0 for info in infos]
 
 
 def derivation(program: Program) -> Callable[[tuple[Tensor, ...], Any], Any] | None:

@@ -6,8 +6,12 @@ all: a float64 run with another choice is no reference. So eager's factors are r
 takes the phases that bring it nearest to them. That is a right factorization still, to the last bit where the phase is
 a sign.
 
-A backend makes a choice of its own. Where columns of its results differ from eager's by phases, they show the choice:
-eager and the float64 runs are computed again with these phases, and the backend is compared with them.
+Eigenvalues of a matrix that is not symmetric come in no particular order, and the vectors in theirs: they are aligned
+in the same way.
+
+A backend makes a choice of its own. Where columns of its results differ from eager's by phases, or eigenvalues by
+their order, they show the choice: eager and the float64 runs are computed again with it, and the backend is compared
+with them.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from torchstone.compiler._torch.modes import ComputingMode
@@ -58,6 +63,7 @@ class AlignPhases(ComputingMode):
         if recorded is not func or any(a.shape != b.shape for a, b in zip(out, parts, strict=True)):
             return out
         rule = _rule(func)
+        out = rule.order(out, parts)
         mine, its = rule.vectors(out), rule.vectors(parts)
         turned = rule.turn(out, _phase(mine, its.to(mine.dtype))) if mine.numel() else out
         rests = zip(rule.rest(turned), rule.rest(parts), strict=True)
@@ -176,12 +182,14 @@ class OtherFactors(ComputingMode):
 class PhaseRule:
     """``vectors`` gives the columns with free phases of a factorization's results, ``turn`` the factorization with
     these columns multiplied by given phases. ``rest`` gives columns of which nothing but their span counts, in groups,
-    and ``with_rest`` the factorization with others in their place."""
+    and ``with_rest`` the factorization with others in their place. ``order`` gives the one whose values lie nearest to
+    those of another."""
 
     vectors: Callable[[tuple[Tensor, ...]], Tensor]
     turn: Callable[[tuple[Tensor, ...], Tensor], tuple[Tensor, ...]]
     rest: Callable[[tuple[Tensor, ...]], list[Tensor]] = lambda parts: []
     with_rest: Callable[[tuple[Tensor, ...], list[Tensor]], tuple[Tensor, ...]] = lambda parts, rest: parts
+    order: Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], tuple[Tensor, ...]] = lambda parts, wanted: parts
 
 
 def _singular_vectors(parts: tuple[Tensor, ...]) -> Tensor:
@@ -240,6 +248,20 @@ def _turn_qr(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
     return q, r
 
 
+def _ordered(parts: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Eigenvalues and vectors in the order in which the values lie nearest to others, all together."""
+    values, vectors = parts
+    if not values.numel():
+        return parts
+    mine, its = (part.reshape(-1, part.shape[-1]) for part in (values, wanted[0]))
+    if not all(bool(torch.isfinite(torch.view_as_real(part)).all()) for part in (mine, its)):
+        return parts
+    distance = (its.unsqueeze(-1).to(torch.complex128) - mine.unsqueeze(-2)).abs().numpy()
+    rows = [torch.from_numpy(linear_sum_assignment(each)[1]) for each in distance]
+    order = torch.stack(rows).reshape(values.shape)
+    return values.gather(-1, order), vectors.gather(-1, order.unsqueeze(-2).expand_as(vectors))
+
+
 def _turn_eigenvectors(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor, ...]:
     values, vectors = parts
     return values, vectors * phase
@@ -248,7 +270,7 @@ def _turn_eigenvectors(parts: tuple[Tensor, ...], phase: Tensor) -> tuple[Tensor
 _RULES: Implementations[PhaseRule] = Implementations(FREE_PHASES)
 _RULES.register("_linalg_svd.default")(PhaseRule(_singular_vectors, _turn_svd, _beyond_the_values, _svd_with_rest))
 _RULES.register("_linalg_eigh.default")(PhaseRule(lambda parts: parts[1], _turn_eigenvectors))
-_RULES.register("linalg_eig.default")(PhaseRule(lambda parts: parts[1], _turn_eigenvectors))
+_RULES.register("linalg_eig.default")(PhaseRule(lambda parts: parts[1], _turn_eigenvectors, order=_ordered))
 _RULES.register("linalg_qr.default")(PhaseRule(_columns_of_q, _turn_qr, _rest_of_q, _qr_with_rest))
 
 
@@ -258,13 +280,38 @@ def _rule(func: Any) -> PhaseRule:
     return rule
 
 
+def _order_choices(recorded: list[Any], actual: list[Any]) -> Iterator[list[Any]]:
+    """Eager's factorizations with their values in the order of a backend's results, by each of the results."""
+    for given in actual:
+        if not isinstance(given, Tensor) or not given.is_complex():
+            continue
+        turned = [(func, _in_order_of(func, parts, given)) for func, parts in recorded]
+        if any(bool((one[1][0] != other[1][0]).any()) for one, other in zip(turned, recorded, strict=True)):
+            yield turned
+
+
+def _in_order_of(func: Any, parts: tuple[Tensor, ...], values: Tensor) -> tuple[Tensor, ...]:
+    fits = parts[0].shape == values.shape and parts[0].dtype == values.dtype
+    return _rule(func).order(parts, (values.resolve_conj(),)) if fits else parts
+
+
 def phase_ambiguity(referee: Referee, expected: Any, actual: Any) -> Iterator[tuple[Referee, Any, Any]]:
-    """For each choice of phases that the backend's results show: the referee, eager's run and the backend's, as flat
-    lists. Eager is run again with its own factors turned so, and the float64 runs with it."""
+    """For each choice of order and phases that the backend's results show: the referee, eager's run and the backend's,
+    as flat lists. Eager is run again with its own factors turned so, and the float64 runs with it."""
     given = flatten(actual.outputs)
-    for factors in phase_choices(referee.factorizations, flatten(expected.outputs), given):
+
+    def runs_with(factors: list[Any]) -> Iterator[tuple[Referee, Any, Any]]:
         turned = referee.inside(partial(AlignPhases, factors))
         leaves = turned.eager.leaves
         if leaves:
             wanted = replace(expected, outputs=leaves[: len(given)], inputs=tuple(leaves[len(given) :]))
             yield turned, wanted, replace(actual, outputs=given)
+
+    starts = [(referee.factorizations, flatten(expected.outputs))]
+    for factors in _order_choices(referee.factorizations, given):
+        for choice in runs_with(factors):
+            yield choice
+            starts.append((factors, choice[1].outputs))
+    for factors, outputs in starts:
+        for turned in phase_choices(factors, outputs, given):
+            yield from runs_with(turned)

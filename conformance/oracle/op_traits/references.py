@@ -108,3 +108,17 @@ WITHOUT_FLOAT64 = Trait(
         "conformance.oracle.reference.without_float64",
     ),
 )
+
+DEFAULTS_BY_DTYPE = Trait(
+    "Has a default that hangs on the dtype",
+    Names.PUBLIC,
+    each(
+        **dict.fromkeys(("pinv", "linalg_pinv", "matrix_rank", "linalg_matrix_rank"), "rtol: eps * max(rows, columns)"),
+        **dict.fromkeys(("lstsq", "linalg_lstsq"), "rcond: eps * max(rows, columns)"),
+        **dict.fromkeys(("rms_norm", "_fused_rms_norm"), "eps: eps"),
+        nan_to_num="posinf and neginf: the largest and the lowest number",
+    ),
+    reason="PyTorch documents these defaults in terms of finfo of the operand's dtype.",
+    effect="The float64 run is given the default of eager's dtype: with its own it computes another function.",
+    read_by=("conformance.oracle.reference.dtype_defaults",),
+)

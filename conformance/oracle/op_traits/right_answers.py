@@ -143,16 +143,17 @@ ROUNDS_TO_FLOAT8 = Trait(
 )
 
 FREE_PHASES = Trait(
-    "Gives vectors of free sign or phase",
+    "Gives vectors of free sign or phase, or values in a free order",
     Names.ATEN,
     each("_linalg_svd.default _linalg_eigh.default linalg_eig.default linalg_qr.default"),
     reason=(
         "U diag(S) Vh stays what it is when a column of U takes a phase and its row of Vh the opposite one. "
-        "LAPACK's choice turns with the last bit of the input."
+        "LAPACK's choice turns with the last bit of the input. PyTorch promises no order of the eigenvalues of a "
+        "matrix that is not symmetric."
     ),
     effect=(
-        "If a backend's vectors differ from eager's by signs or phases, eager and the float64 runs are computed "
-        "again with these, and the backend is compared with them."
+        "If a backend's vectors differ from eager's by signs or phases, or its eigenvalues by their order, eager and "
+        "the float64 runs are computed again with these, and the backend is compared with them."
     ),
     read_by=("conformance.oracle.ambiguity.phases",),
     waives=True,
@@ -182,16 +183,20 @@ FACTORIZATIONS = Trait(
     Names.PUBLIC,
     each(
         "linalg.svd svd svd_lowrank pca_lowrank linalg.eigh linalg.qr qr geqrf",
-        **dict.fromkeys(("linalg.cholesky_ex", "linalg.inv_ex"), "where info says that there is none"),
+        **dict.fromkeys(("linalg.cholesky_ex", "linalg.inv_ex", "linalg.solve_ex"), "where info says so"),
+        **dict.fromkeys(("linalg.lu", "linalg.lu_factor", "linalg.lu_factor_ex", "lu"), "which rows are the pivots"),
     ),
     reason=(
         "Two right factorizations differ in more than phases where singular values or eigenvalues are equal, or 0. "
+        "Of several rows that may be the pivot, any may, and which is the largest of complex numbers is told by their "
+        "modulus or by the sum of their parts. Of a matrix that is not finite there is no factorization. "
         "Where info says that the factor or the inverse could not be computed, it is of no matrix: eager leaves a "
         "part of it there on the CPU, and NaN on a GPU."
     ),
     effect=(
         "A program of one such call is right if the product of its factors is, and if they are as orthogonal as "
-        "eager's; and if info is eager's and the matrix is where there is one."
+        "eager's; if no multiplier of an elimination is larger than 1; and if info is eager's (of an elimination: "
+        "whether it is 0), and the matrix is where there is one."
     ),
     read_by=("conformance.oracle.ambiguity.factorizations",),
     waives=True,

@@ -187,12 +187,18 @@ TRANSCENDENTAL = Trait(
 STABLE_BY_NORM = Trait(
     "Is stable by the norm of its matrix",
     Names.ATEN,
-    each("_linalg_eigh _linalg_eigvals _linalg_svd linalg_eig prims::svd"),
-    reason=(
-        "Eigenvalues and singular values are found by orthogonal transformations, which mix all elements: a small one "
-        "beside a large one has an error of an ULP of the large one (LAPACK Users' Guide, error bounds)."
+    each(
+        """
+        _linalg_eigh _linalg_eigvals _linalg_svd linalg_eig prims::svd linalg_qr geqrf linalg_pinv linalg_lstsq
+        linalg_lu linalg_lu_factor_ex linalg_inv_ex _linalg_solve_ex _linalg_det _linalg_slogdet linalg_ldl_factor_ex
+        linalg_matrix_exp
+        """
     ),
-    effect="The rounding model moves each element of the matrix by an ULP of the largest.",
+    reason=(
+        "Elimination and orthogonal transformations mix the rows of a matrix: a small element beside a large one has "
+        "an error of an ULP of the large one (LAPACK Users' Guide, error bounds), by whatever method."
+    ),
+    effect="The rounding model moves each element of the matrix, which is the first operand, by an ULP of the largest.",
     read_by=("conformance.oracle.perturbation.rounding",),
     waives=True,
 )

@@ -190,7 +190,8 @@ class RandomRounding(ComputingMode):
         self.performed += 1
         out = func(*args, **kwargs)
         tensors = results_of(func, args, kwargs, out)
-        if accumulates(func) and all(map(movable, tensors)):
+        # Beside its numbers a factorization gives integers, which follow from what is moved: pivots, a rank, an info.
+        if accumulates(func) and (STABLE_BY_NORM.holds(func) or all(map(movable, tensors))):
             self.sums += 1
             read = [leaf for leaf in leaves_of(args, kwargs) if movable(leaf)]
             out = self._accumulated(func, args, kwargs, out, read, tensors)
@@ -262,9 +263,10 @@ class RandomRounding(ComputingMode):
             if not movable(leaf) or _holds(written, leaf):
                 return leaf
             moved = self._move(leaf, scale, uneven=True)
-            return moved if not by_norm or leaf.dim() < 2 else moved + self._of_norm(leaf, scale)
+            return moved if leaf is not matrix else moved + self._of_norm(leaf, scale)
 
-        by_norm = STABLE_BY_NORM.holds(func)
+        matrices = [leaf for leaf in read if leaf.dim() >= 2] if STABLE_BY_NORM.holds(func) else []
+        matrix = matrices[0] if matrices else None
         with unseen():
             return map_leaves(move, (args, kwargs))
 

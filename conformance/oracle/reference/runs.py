@@ -39,12 +39,13 @@ from torchstone.conformance.oracle.perturbation.subnormals import FlushSubnormal
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
 from torchstone.conformance.oracle.reference.documented_formulas import ByDocumentedFormulas
+from torchstone.conformance.oracle.reference.dtype_defaults import RecordOperands
 from torchstone.conformance.oracle.reference.scatter import SEED, ElementByElement, Scatter, one_run
 from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_default, widen_inputs, widen_program
 from torchstone.conformance.oracle.reference.without_float64 import WithoutFloat64
 from torchstone.conformance.oracle.tolerances import SPREAD_FACTOR, SUB_ULP_STEP, real_dtype
 from torchstone.conformance.oracle.ulp import precision
-from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.program import Perform, Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
 
 ROUNDING_RUNS = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
@@ -169,15 +170,23 @@ class Referee:
             for index, tensor in enumerate(self.pristine)
         ]
 
-    def _run(self, program: Program, args: tuple[Tensor, ...], mode: Any = None, after: Any = None) -> ReferenceRun:
-        """A run inside a mode; the mode ``after`` is given what that makes of each step of the program."""
+    def _run(
+        self,
+        program: Program,
+        args: tuple[Tensor, ...],
+        mode: Any = None,
+        after: Any = None,
+        perform: Perform | None = None,
+    ) -> ReferenceRun:
+        """A run inside a mode; the mode ``after`` is given what that makes of each step of the program. ``perform``
+        makes its calls, in place of the mode's."""
         replay = contextlib.nullcontext() if self.seed is None else ReplayRng(self._draws)
         with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")
             try:
                 before = copy_tensors(args)
                 with self.around(), replay, mode or contextlib.nullcontext(), after or contextlib.nullcontext():
-                    outputs = program.run(args, getattr(mode, "perform", None))
+                    outputs = program.run(args, perform or getattr(mode, "perform", None))
                 return ReferenceRun(flatten((self.derive(before, outputs), args)))
             except Exception as error:
                 raise_own_fault(error)
@@ -228,8 +237,17 @@ class Referee:
         program, _ = self.twin
         # Eager's own runs come first: float64 is not its default.
         after = AlignPhases(self.factorizations) if self.factorizations else None
+        perform = self.operands.told(getattr(mode, "perform", None)) if self.operands else None
         with float64_by_default(), WithoutFloat64():
-            return self._run(program, args, mode, after)
+            return self._run(program, args, mode, after, perform)
+
+    @functools.cached_property
+    def operands(self) -> RecordOperands:
+        """What eager's calls are given whose defaults hang on it."""
+        operands = RecordOperands(self.program)
+        if operands:
+            self._run(self.program, self.args(), perform=operands.perform)
+        return operands
 
     @functools.cached_property
     def relaid_runs(self) -> list[ReferenceRun]:

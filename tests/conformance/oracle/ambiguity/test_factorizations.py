@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -69,3 +70,80 @@ def test_columns_that_are_not_orthogonal() -> None:
     skewed[:, 0] += 1e-4 * q[:, 1]
     mended = torch.linalg.pinv(skewed) @ matrix  # the product is right
     assert outcome("torch.linalg.qr", matrix, (skewed, mended)) is Outcome.MISMATCH
+
+
+def eliminated(matrix: Tensor, choose: Callable[[Tensor], int]) -> tuple[Tensor, Tensor]:
+    """Gaussian elimination in which the row of the pivot is chosen of a column's numbers."""
+    a, pivots = matrix.clone(), []
+    for k in range(min(a.shape)):
+        row = k + choose(a[k:, k])
+        pivots.append(row + 1)
+        a[[k, row]] = a[[row, k]]
+        if a[k, k] != 0:
+            a[k + 1 :, k] /= a[k, k]
+            a[k + 1 :, k + 1 :] -= torch.outer(a[k + 1 :, k], a[k, k + 1 :])
+    return a, torch.tensor(pivots, dtype=torch.int32)
+
+
+def last_of_largest(column: Tensor) -> int:
+    return len(column) - 1 - int(column.abs().flip(0).argmax())
+
+
+TIES = [torch.randint(-1, 2, (7, 7), generator=torch.Generator().manual_seed(seed)).float() for seed in range(20)]
+OF_FULL_RANK = [matrix for matrix in TIES if torch.linalg.matrix_rank(matrix) == 7]
+
+
+@pytest.mark.filterwarnings("ignore:torch.lu is deprecated")
+@pytest.mark.parametrize("matrix", OF_FULL_RANK[:4])
+def test_any_of_the_largest_rows_may_be_the_pivot(matrix: Tensor) -> None:
+    factors, pivots = eliminated(matrix, last_of_largest)
+    assert not torch.equal(pivots, torch.linalg.lu_factor(matrix).pivots)
+    info = torch.tensor(0, dtype=torch.int32)
+    assert outcome("torch.linalg.lu_factor", matrix, (factors, pivots)) is Outcome.PASS
+    assert outcome("torch.linalg.lu_factor_ex", matrix, (factors, pivots, info)) is Outcome.PASS
+    assert outcome("torch.lu", matrix, (factors, pivots)) is Outcome.PASS
+    assert outcome("torch.linalg.lu", matrix, tuple(torch.lu_unpack(factors, pivots))) is Outcome.PASS
+    assert outcome("torch.linalg.lu_factor_ex", matrix, (factors, pivots, info + 1)) is Outcome.MISMATCH
+
+
+@pytest.mark.parametrize("matrix", OF_FULL_RANK[:4])
+def test_what_no_elimination_gives(matrix: Tensor) -> None:
+    factors, pivots = eliminated(matrix, last_of_largest)
+    wrong = factors.clone()
+    wrong[1, 4] += 0.01
+    assert outcome("torch.linalg.lu_factor", matrix, (wrong, pivots)) is Outcome.MISMATCH
+    assert outcome("torch.linalg.lu_factor", matrix, (factors, pivots - 1)) is Outcome.MISMATCH
+    rows, lower, upper = torch.lu_unpack(factors, pivots)
+    assert outcome("torch.linalg.lu", matrix, (rows.mT @ rows.mT, lower, upper)) is Outcome.MISMATCH
+    doubled = torch.diag(torch.tensor([1.0, 2, 1, 1, 1, 1, 1]))
+    assert outcome("torch.linalg.lu", matrix, (rows, lower @ doubled, doubled.inverse() @ upper)) is Outcome.MISMATCH
+
+
+def test_a_pivot_that_is_not_the_largest() -> None:
+    matrix = torch.randn(6, 6, generator=torch.Generator().manual_seed(2))
+    factors, pivots = eliminated(matrix, lambda column: 0)
+    assert (factors.tril(-1).abs() > 1).any()
+    assert outcome("torch.linalg.lu_factor", matrix, (factors, pivots)) is not Outcome.PASS
+
+
+def test_the_largest_of_complex_pivots() -> None:
+    matrix = torch.randn(6, 6, dtype=torch.complex64, generator=torch.Generator().manual_seed(2))
+    by_modulus = eliminated(matrix, lambda column: int(column.abs().argmax()))
+    assert outcome("torch.linalg.lu_factor", matrix, by_modulus) is Outcome.PASS
+
+
+GENERAL = [torch.randn(5, 5, generator=torch.Generator().manual_seed(seed)) for seed in range(4)]
+
+
+@pytest.mark.parametrize("matrix", [*GENERAL, torch.stack(GENERAL)])
+def test_eigenvalues_come_in_any_order(matrix: Tensor) -> None:
+    values, vectors = torch.linalg.eig(matrix)
+    order = torch.tensor([3, 0, 4, 1, 2])
+    permuted, of_them = values[..., order], vectors[..., order]
+    assert outcome("torch.linalg.eigvals", matrix, permuted) is Outcome.PASS
+    assert outcome("torch.linalg.eig", matrix, (permuted, of_them)) is Outcome.PASS
+    assert outcome("torch.linalg.eig", matrix, (permuted, -of_them)) is Outcome.PASS
+    assert outcome("torch.linalg.eig", matrix, (permuted, vectors)) is Outcome.MISMATCH
+    twice = permuted.clone()
+    twice[..., 0] = twice[..., 1]
+    assert outcome("torch.linalg.eigvals", matrix, twice) is Outcome.MISMATCH

@@ -122,6 +122,7 @@ REGISTRIES = [
     ("conformance.oracle.overflow.products", "_SUMS"),
     ("conformance.oracle.perturbation.decompositions", "_POLYNOMIALS"),
     ("conformance.oracle.perturbation.oscillatory_zeros", "_AMPLITUDES"),
+    ("conformance.oracle.reference.dtype_defaults", "_RULES"),
     ("conformance.execution.undefined_behavior", "_RULES"),
 ]
 

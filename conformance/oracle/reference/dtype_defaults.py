@@ -1,0 +1,100 @@
+"""Defaults of arguments that hang on the dtype of the operand: the float64 run has to be given eager's.
+
+``rms_norm`` adds ``finfo(dtype).eps``, ``pinv`` leaves out what lies below it: left to itself, the float64 run computes
+another function, and absolves who computes that one. The defaults are PyTorch's, as it documents them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchstone.conformance.oracle.op_traits.references import DEFAULTS_BY_DTYPE
+from torchstone.conformance.oracle.op_traits.trait import Implementations
+from torchstone.conformance.program.program import Perform, Program
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """``names``: of the arguments that may be given by position. ``missing`` gives what a call leaves out, by name,
+    from the limits of eager's dtype, the operand, and the arguments that are given."""
+
+    names: tuple[str, ...]
+    missing: Callable[[torch.finfo, Tensor, dict[str, Any]], dict[str, Any]]
+
+
+_RULES: Implementations[_Rule] = Implementations(DEFAULTS_BY_DTYPE)
+
+
+def _threshold(limits: torch.finfo, matrix: Tensor, given: dict[str, Any]) -> dict[str, Any]:
+    if any(given.get(name) is not None for name in ("rtol", "atol", "rcond", "tol")):
+        return {}
+    return {"rtol": max(matrix.shape[-2:]) * limits.eps}
+
+
+def _threshold_of_rank(limits: torch.finfo, matrix: Tensor, given: dict[str, Any]) -> dict[str, Any]:
+    return {} if given.get("rcond") is not None else {"rcond": max(matrix.shape[-2:]) * limits.eps}
+
+
+def _added(limits: torch.finfo, x: Tensor, given: dict[str, Any]) -> dict[str, Any]:
+    return {} if given.get("eps") is not None else {"eps": limits.eps}
+
+
+def _ends(limits: torch.finfo, x: Tensor, given: dict[str, Any]) -> dict[str, Any]:
+    ends = {"posinf": limits.max, "neginf": limits.min}
+    return {name: end for name, end in ends.items() if given.get(name) is None}
+
+
+_RULES.register("pinv", "linalg_pinv")(_Rule(("A", "rcond", "hermitian"), _threshold))
+_RULES.register("matrix_rank", "linalg_matrix_rank")(_Rule(("A", "tol", "hermitian"), _threshold))
+_RULES.register("lstsq", "linalg_lstsq")(_Rule(("A", "B", "rcond"), _threshold_of_rank))
+_RULES.register("rms_norm", "_fused_rms_norm")(_Rule(("input", "normalized_shape", "weight", "eps"), _added))
+_RULES.register("nan_to_num")(_Rule(("input", "nan", "posinf", "neginf"), _ends))
+
+
+class RecordOperands:
+    """Notes the dtype of the first operand of each call that has such a default, in eager's run."""
+
+    def __init__(self, program: Program) -> None:
+        self._rules = {
+            index: rule for index, call in enumerate(program.calls) if (rule := _RULES.get(call.operator)) is not None
+        }
+        self._dtypes: dict[int, torch.dtype] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any call has one."""
+        return bool(self._rules)
+
+    def perform(self, index: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """A call of eager's run: see ``Program.run``."""
+        operand = _operand(args, kwargs) if index in self._rules else None
+        if operand is not None and (operand.is_floating_point() or operand.is_complex()):
+            self._dtypes[index] = operand.dtype
+        return function(*args, **kwargs)
+
+    def told(self, perform: Perform | None) -> Perform:
+        """What makes the calls of a float64 run: ``perform`` with eager's defaults, where it leaves them out."""
+
+        def performed(index: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            if index in self._dtypes:
+                args, kwargs = self._complete(index, args, kwargs)
+            return function(*args, **kwargs) if perform is None else perform(index, function, args, kwargs)
+
+        return performed
+
+    def _complete(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        rule, operand = self._rules[index], _operand(args, kwargs)
+        if operand is None:
+            return args, kwargs
+        by_position = dict(zip(rule.names, args, strict=False))
+        missing = rule.missing(torch.finfo(self._dtypes[index]), operand, {**by_position, **kwargs})
+        positions = [missing.pop(name, value) for name, value in by_position.items()]
+        return (*positions, *args[len(positions) :]), {**kwargs, **missing}
+
+
+def _operand(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    return next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
