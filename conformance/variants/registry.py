@@ -40,6 +40,7 @@ VARIANTS: Registry[Variant] = Registry(
         "magnitudes": f"{_HERE}.values:MAGNITUDES",
         "halves": f"{_HERE}.values:HALVES",
         "ties": f"{_HERE}.ties:TIES",
+        "marked": f"{_HERE}.marked:MARKED",
         "scalar": f"{_HERE}.shapes:SCALAR",
         "line": f"{_HERE}.shapes:LINE",
         "ranks": f"{_HERE}.shapes:RANKS",
@@ -82,7 +83,7 @@ VARIANTS: Registry[Variant] = Registry(
 )
 
 BUNDLES: Mapping[str, tuple[str, ...]] = {
-    "values": ("special", "extremes", "magnitudes", "shifted", "small", "halves", "ties", "uniform"),
+    "values": ("special", "extremes", "magnitudes", "shifted", "small", "halves", "ties", "uniform", "marked"),
     "sizes": ("odd", "square", "single", "line", "ranks", "dims", "long"),
     "layouts": ("strided", "transposed", "offset", "channels_last", "expanded"),
     "operands": ("empty", "scalar", "smaller", "wide", "mixed", "same", "large"),
