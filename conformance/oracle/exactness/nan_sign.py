@@ -1,8 +1,9 @@
 """Where the sign of a NaN is part of the result: of programs whose every step moves numbers, or looks at their bits.
 
-``signbit``, ``copysign``, ``neg`` and ``abs`` are operations on bits, in IEEE 754 too. What sign the NaN of any other
-operation has, the standard leaves open: it is one in eager's vectors and another in its loops, or depends on the
-processor. So it is of a cast, of a bfloat16 that eager negates as a float32, and of the larger of two numbers. Where a
+``signbit`` and ``copysign`` are operations on the sign bit, in IEEE 754 and in PyTorch's documentation. What sign the
+NaN of any other operation has is open: it is one in eager's vectors and another in its loops, or depends on the
+processor. So it is of a cast, of the larger of two numbers, and of ``neg`` and ``abs``: PyTorch documents a product by
+-1 and the absolute value, and PTX leaves open which NaN either gives on a GPU. A lazy negation is one, too. Where a
 program asks for the sign of such a NaN, either answer is right.
 """
 
@@ -23,17 +24,19 @@ from torchstone.conformance.oracle.pytree import flatten
 if TYPE_CHECKING:
     from torchstone.conformance.oracle.reference.runs import Referee
 
-_NEGATED_BY_BITS = frozenset({torch.float16, torch.float32, torch.float64})
+_MADE_WITH_SIGN = frozenset({torch.float16, torch.float32, torch.float64})
+"""The dtypes to which eager's casts keep the sign of NaN."""
 
 
 def keeps_nan_signs(func: Any) -> bool:
     """Whether the signs of an op's operands decide, alone, those of the NaN it gives. In-place forms do not count."""
-    return func.is_view or KEEPS_SIGN_OF_NAN.has(base_name(func))
+    name = base_name(func)
+    return (func.is_view and name != "_neg_view") or KEEPS_SIGN_OF_NAN.has(name)
 
 
 def different_nan_signs(actual: Tensor, expected: Tensor) -> Tensor:
-    """Where both are NaN of different signs, in the dtypes that eager negates by their bits."""
-    if expected.dtype not in _NEGATED_BY_BITS or actual.dtype != expected.dtype:
+    """Where both are NaN of different signs, in the dtypes to which casts keep it."""
+    if expected.dtype not in _MADE_WITH_SIGN or actual.dtype != expected.dtype:
         return torch.zeros(expected.shape, dtype=torch.bool)
     return expected.isnan() & actual.isnan() & (torch.signbit(actual) != torch.signbit(expected))
 

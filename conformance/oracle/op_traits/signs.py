@@ -48,15 +48,17 @@ KEEPS_SIGN_OF_NAN = Trait(
     Names.ATEN,
     each(
         """
-        abs cat clone copysign diag_embed diagonal_scatter embedding fill flip gather index index_select lift
-        lift_fresh masked_select neg pixel_shuffle pixel_unshuffle real reflection_pad1d reflection_pad2d
-        reflection_pad3d repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d roll rot90
-        select_scatter signbit slice_scatter stack take tril triu unbind where
+        cat clone copysign diag_embed diagonal_scatter embedding fill flip gather index index_select lift lift_fresh
+        masked_select pixel_shuffle pixel_unshuffle real reflection_pad1d reflection_pad2d reflection_pad3d repeat
+        repeat_interleave replication_pad1d replication_pad2d replication_pad3d roll rot90 select_scatter signbit
+        slice_scatter stack take tril triu unbind where
         """
     ),
     reason=(
-        "They move bits, or are operations on bits in IEEE 754. The sign of any other NaN the standard leaves open:"
-        " in eager it differs from vectors to loops, and from one processor to another."
+        "They move bits, or read or set the sign bit, as PyTorch documents them. The sign of any other NaN is open: in"
+        " eager it differs from vectors to loops, and from one processor to another. IEEE 754 has `neg` and `abs` on"
+        " the sign bit too, but PyTorch documents a product by -1 and the absolute value, and PTX leaves open which"
+        " NaN either gives."
     ),
     effect=(
         "Where every step of a program is one of these or a view, the signs of NaN have to be eager's; elsewhere "

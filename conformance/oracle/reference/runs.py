@@ -464,7 +464,7 @@ class Referee:
     @functools.cached_property
     def keeps_nan_signs(self) -> bool:
         """Whether the signs of the NaN it gives are part of the program's result."""
-        return self._always(keeps_nan_signs)
+        return not any(tensor.is_neg() for tensor in self.pristine) and self._always(keeps_nan_signs)
 
     @functools.cached_property
     def rounds_once(self) -> SingleRounding | None:
