@@ -32,6 +32,7 @@ from torch import Tensor
 from torchstone.conformance.execution.memory import find_stray_writes
 from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcome
 from torchstone.conformance.oracle.ambiguity.factorizations import derivation
+from torchstone.conformance.oracle.ambiguity.infinity_sign import infinity_sign_ambiguity
 from torchstone.conformance.oracle.ambiguity.overwrites import overwrite_ambiguity
 from torchstone.conformance.oracle.ambiguity.phases import phase_ambiguity
 from torchstone.conformance.oracle.ambiguity.saturation import saturation_ambiguity
@@ -165,6 +166,7 @@ def _beside_eager(referee: Referee, expected: Observed, actual: Observed, effort
 
 _AMBIGUITIES = (
     nan_sign_ambiguity,
+    infinity_sign_ambiguity,
     zero_factor_ambiguity,
     saturation_ambiguity,
     overwrite_ambiguity,

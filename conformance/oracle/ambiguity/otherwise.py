@@ -6,6 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
+from torchstone.conformance.oracle.equality import same_numbers
 from torchstone.conformance.oracle.pytree import flatten
 
 if TYPE_CHECKING:
@@ -19,3 +23,24 @@ def otherwise(other: Referee, expected: Any, actual: Any) -> Iterator[tuple[Refe
     if len(leaves) == len(outputs) + len(actual.inputs):
         wanted = replace(expected, outputs=leaves[: len(outputs)], inputs=tuple(leaves[len(outputs) :]))
         yield other, wanted, replace(actual, outputs=outputs)
+
+
+def otherwise_where_shown(other: Referee, expected: Any, actual: Any) -> Iterator[tuple[Referee, Any, Any]]:
+    """As ``otherwise``, where each element is open by itself: eager's run takes the other choice where the backend has
+    that number, and stays as it was elsewhere."""
+    own = [*flatten(expected.outputs), *expected.inputs]
+    shown = [*flatten(actual.outputs), *actual.inputs]
+    for referee, wanted, given in otherwise(other, expected, actual):
+        leaves = [*wanted.outputs, *wanted.inputs]
+        chosen = [_as_shown(*leaf) for leaf in zip(own, leaves, shown, strict=True)] if len(own) == len(shown) else own
+        outputs, inputs = chosen[: len(wanted.outputs)], tuple(chosen[len(wanted.outputs) :])
+        yield referee, replace(expected, outputs=outputs, inputs=inputs), given
+
+
+def _as_shown(wanted: Any, other: Any, given: Any) -> Any:
+    """``other`` where the backend has that number, else ``wanted``."""
+    if not all(isinstance(v, Tensor) for v in (wanted, other, given)) or not wanted.shape == other.shape == given.shape:
+        return wanted
+    if not wanted.dtype == other.dtype == given.dtype or any(v.layout is not torch.strided for v in (wanted, other)):
+        return wanted
+    return torch.where(same_numbers(other, given), other, wanted)

@@ -10,7 +10,6 @@ program asks for the sign of such a NaN, either answer is right.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,8 +17,8 @@ from torch import Tensor
 
 from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import base_name
+from torchstone.conformance.oracle.ambiguity.otherwise import otherwise_where_shown
 from torchstone.conformance.oracle.op_traits.signs import KEEPS_SIGN_OF_NAN, READS_SIGN_OF_NAN
-from torchstone.conformance.oracle.pytree import flatten
 
 if TYPE_CHECKING:
     from torchstone.conformance.oracle.reference.runs import Referee
@@ -68,15 +67,5 @@ def nan_sign_ambiguity(referee: Referee, expected: Any, actual: Any) -> Iterator
         return
     met: list[Any] = []
     flipped = referee.inside(lambda: FlipNanSigns(met))
-    given, wanted, leaves = flatten(actual.outputs), flatten(expected.outputs), flipped.eager.leaves
-    if leaves and met:
-        outputs = [_as_given(*leaf) for leaf in zip(wanted, leaves, given, strict=False)]
-        inputs = tuple(map(_as_given, expected.inputs, leaves[len(given) :], actual.inputs))
-        yield flipped, replace(expected, outputs=outputs, inputs=inputs), replace(actual, outputs=given)
-
-
-def _as_given(wanted: Any, other: Any, given: Any) -> Any:
-    """``other`` where the backend has that number, else ``wanted``."""
-    if not all(isinstance(v, Tensor) for v in (wanted, other, given)) or not wanted.shape == other.shape == given.shape:
-        return wanted
-    return torch.where(other == given, other, wanted) if wanted.dtype == other.dtype == given.dtype else wanted
+    if flipped.eager.leaves and met:
+        yield from otherwise_where_shown(flipped, expected, actual)
