@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 from torchstone.conformance.execution.verdict import Outcome, Stage
@@ -35,3 +37,12 @@ def failure(error: Exception, stage: Stage) -> tuple[Stage, Finding]:
 def describe_error(error: Exception) -> str:
     """The class of an exception, and its message if it has one."""
     return f"{type(error).__name__}: {error}".strip().removesuffix(":")
+
+
+def out_of_order(backend: Any) -> str:
+    """Say why a backend can run nothing more in this process, as where a kernel has broken its device; else nothing.
+
+    What is amiss with the process alone keeps it from other cases, and not from the rest of this one.
+    """
+    why_spent = getattr(getattr(backend, "sandboxed", backend), "spent", None)
+    return str(why_spent()) if why_spent is not None else ""

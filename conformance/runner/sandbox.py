@@ -51,6 +51,11 @@ class Sandbox:
         if hasattr(backend, "compile_dynamic"):
             self.compile_dynamic = self._compile_dynamic
 
+    @property
+    def sandboxed(self) -> Backend:
+        """The backend itself."""
+        return self._backend
+
     def available(self) -> Availability:
         return self._backend.available()
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import torch
 
 from torchstone.conformance.backends.protocol import Backend
+from torchstone.conformance.execution.failure import out_of_order
 from torchstone.conformance.execution.run_case import Compiled, compare_with_eager, expect_refusal
 from torchstone.conformance.execution.verdict import CORRECT, REFUSED, Outcome, Stage
 from torchstone.conformance.oracle.finding import Finding
@@ -80,20 +82,33 @@ def _with_a_way(case: Case) -> Case:
     return case
 
 
+UNASKED = "unasked"
+"""The key in the evidence of why calls were left out: the refusal before has put the device out of order."""
+
+
 def call_out_of_bounds(case: Case, backend: Backend, compiled: Compiled | None) -> tuple[Stage, Finding]:
-    """Call the case with indices and numbers that eager refuses: right is a backend that refuses each of them."""
+    """Call the case with indices and numbers that eager refuses: right is a backend that refuses each of them.
+
+    A GPU refuses an index by an assertion in a kernel, after which its process cannot ask it anything more.
+    """
     if REFUSED in case.tags:
         return compare_with_eager(case, backend, compiled)
     stage, finding = Stage.CAPTURE, Finding(Outcome.UNTESTED, message="eager takes what might be out of range")
-    for other in itertools.chain.from_iterable(map(refused, bad_indices(case))):
-        stage, finding = expect_refusal(case, other, backend, compiled)
-        if finding.outcome not in CORRECT:
-            return stage, finding
-    for other in itertools.chain(refused(bad_numbers(case)), refused(bad_inputs(case))):
-        stage, finding = expect_refusal(other, other, backend, None)
+    for given, other, made in _calls(case, compiled):
+        if finding.ok and (reason := out_of_order(backend)):
+            return stage, replace(finding, evidence=finding.evidence | {UNASKED: reason})
+        stage, finding = expect_refusal(given, other, backend, made)
         if finding.outcome not in CORRECT:
             return stage, finding
     return stage, finding
+
+
+def _calls(case: Case, compiled: Compiled | None) -> Iterator[tuple[Case, Case, Compiled | None]]:
+    """What is compiled, what it is called with, and what the first is compiled to if it is already."""
+    for other in itertools.chain.from_iterable(map(refused, bad_indices(case))):
+        yield case, other, compiled
+    for other in itertools.chain(refused(bad_numbers(case)), refused(bad_inputs(case))):
+        yield other, other, None
 
 
 OUT_OF_BOUNDS = Variant(
