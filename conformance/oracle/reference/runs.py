@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import storage_key
+from torchstone.conformance.execution.memory import writes_counted
 from torchstone.conformance.oracle.ambiguity.phases import AlignPhases, RecordFactors
 from torchstone.conformance.oracle.exactness.nan_sign import keeps_nan_signs
 from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision, RecordPrecision
@@ -170,6 +171,7 @@ class Referee:
             for index, tensor in enumerate(self.pristine)
         ]
 
+<<<<<<< HEAD
     def _run(
         self,
         program: Program,
@@ -180,6 +182,15 @@ class Referee:
     ) -> ReferenceRun:
         """A run inside a mode; the mode ``after`` is given what that makes of each step of the program. ``perform``
         makes its calls, in place of the mode's."""
+=======
+    @functools.cached_property
+    def writes_counted(self) -> list[bool]:
+        """Whether a step of the program writes to each input, be it the number that is there already."""
+        return writes_counted(self.program, self.pristine)
+
+    def _run(self, program: Program, args: tuple[Tensor, ...], mode: Any = None, after: Any = None) -> ReferenceRun:
+        """A run inside a mode; the mode ``after`` is given what that makes of each step of the program."""
+>>>>>>> 55b89424 (An input that a step writes to is judged as a result, where eager writes the number that is there as well)
         replay = contextlib.nullcontext() if self.seed is None else ReplayRng(self._draws)
         with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")
