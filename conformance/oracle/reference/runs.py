@@ -171,7 +171,11 @@ class Referee:
             for index, tensor in enumerate(self.pristine)
         ]
 
-<<<<<<< HEAD
+    @functools.cached_property
+    def writes_counted(self) -> list[bool]:
+        """Whether a step of the program writes to each input, be it the number that is there already."""
+        return writes_counted(self.program, self.pristine)
+
     def _run(
         self,
         program: Program,
@@ -182,15 +186,6 @@ class Referee:
     ) -> ReferenceRun:
         """A run inside a mode; the mode ``after`` is given what that makes of each step of the program. ``perform``
         makes its calls, in place of the mode's."""
-=======
-    @functools.cached_property
-    def writes_counted(self) -> list[bool]:
-        """Whether a step of the program writes to each input, be it the number that is there already."""
-        return writes_counted(self.program, self.pristine)
-
-    def _run(self, program: Program, args: tuple[Tensor, ...], mode: Any = None, after: Any = None) -> ReferenceRun:
-        """A run inside a mode; the mode ``after`` is given what that makes of each step of the program."""
->>>>>>> 55b89424 (An input that a step writes to is judged as a result, where eager writes the number that is there as well)
         replay = contextlib.nullcontext() if self.seed is None else ReplayRng(self._draws)
         with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")
