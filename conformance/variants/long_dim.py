@@ -203,10 +203,12 @@ def _told(program: Program, size: int, length: int) -> Program:
     return program.rewrite(lambda call: call.map_arguments(argument, nested=False))
 
 
-def fits(case: Case, *modes: contextlib.AbstractContextManager[Any], room: int = ROOM) -> bool:
+def fits(
+    case: Case, *modes: contextlib.AbstractContextManager[Any], room: int = ROOM, left_to_eager: bool = True
+) -> bool:
     """Whether no step gives more elements than there is ``room`` for: a list of the same number may have been strides.
 
-    A case that fake tensors do not take is left to eager. ``modes`` are entered around it.
+    A case that fake tensors do not take is ``left_to_eager``, or does not fit. ``modes`` are entered around it.
     """
     sizes = _Sizes(room)
     try:
@@ -217,7 +219,7 @@ def fits(case: Case, *modes: contextlib.AbstractContextManager[Any], room: int =
                     entered.enter_context(mode)
                 case.program(*args)
     except Exception:
-        return sizes.largest <= room
+        return left_to_eager and sizes.largest <= room
     return True
 
 

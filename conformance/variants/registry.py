@@ -59,6 +59,7 @@ VARIANTS: Registry[Variant] = Registry(
         "mixed": f"{_HERE}.dtypes:MIXED",
         "wide": f"{_HERE}.dtypes:WIDE",
         "smaller": f"{_HERE}.shapes:SMALLER",
+        "many": f"{_HERE}.many:MANY",
         "same": f"{_HERE}.same_tensor:SAME",
         "inplace": f"{_HERE}.same_tensor:INPLACE",
         "arguments": f"{_HERE}.arguments:ARGUMENTS",
@@ -86,7 +87,7 @@ BUNDLES: Mapping[str, tuple[str, ...]] = {
     "values": ("special", "extremes", "magnitudes", "shifted", "small", "halves", "ties", "uniform", "marked"),
     "sizes": ("odd", "square", "single", "line", "ranks", "dims", "long"),
     "layouts": ("strided", "transposed", "offset", "channels_last", "expanded"),
-    "operands": ("empty", "scalar", "smaller", "wide", "mixed", "same", "large"),
+    "operands": ("empty", "scalar", "smaller", "wide", "mixed", "same", "large", "many"),
 }
 """Variants that ask several of one kind in one program, and which these are."""
 
