@@ -10,16 +10,19 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchstone.compiler._torch import fake_tensors
+from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 from torchstone.compiler.diagnostics import Unsupported
+from torchstone.conformance.backends.adapters.eager import Eager
 from torchstone.conformance.backends.protocol import Availability, Backend
-from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.program.tensor_storage import copy_tensors, write_back
 
 CUDA = "cuda"
@@ -85,7 +88,7 @@ class OnCuda:
                 self._synchronize()
             except Exception as lost:
                 self._lost = f"the device is out of order: {str(lost).strip().splitlines()[0]}"
-            if reason := _declined(error):
+            if reason := _declined(error, eager=isinstance(self.backend, Eager)):
                 raise Unsupported(reason, stage="run") from error
             raise
 
@@ -133,13 +136,24 @@ def dtypes_apart(
     fn: Callable[..., Any], args: tuple[Tensor, ...], device: torch.device
 ) -> dict[int, tuple[torch.dtype, torch.dtype]]:
     """The results whose dtype on the device is another than on the CPU, by their place: both dtypes, as PyTorch's fake
-    kernels have them. Nothing of a program that these cannot run."""
+    kernels have them. Nothing of a program that these cannot run.
+
+    A fake kernel for the CPU may be wrong (of statistics of 16-bit numbers with weights of float32): where the two
+    differ, eager is asked.
+    """
     if device == CPU:
         return {}
     try:
         there, here = (_fake_leaves(_placed(fn, place), args, place) for place in (device, CPU))
+        if _other_dtypes(there, here):
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                here = tree_leaves(fn(*copy_tensors(args)))
     except Exception:  # sizes that values decide, or an op without a fake kernel
         return {}
+    return _other_dtypes(there, here)
+
+
+def _other_dtypes(there: list[Any], here: list[Any]) -> dict[int, tuple[torch.dtype, torch.dtype]]:
     pairs = enumerate(zip(there, here, strict=False))
     return {
         at: (one.dtype, other.dtype)
@@ -155,22 +169,43 @@ def _fake_leaves(fn: Callable[..., Any], args: tuple[Tensor, ...], device: torch
 
 
 _DECLINES = re.compile(r"(to|must) be on cpu|^(?!CUDA error).*\bnot (supported|implemented)\b", re.IGNORECASE)
+_OTHER_DTYPES = re.compile(r"expected (scalar type \w+ but found|input and grad types to match)")
 
 
-def _declined(error: Exception) -> str:
-    """Say what PyTorch does not support on the device, or wants on the CPU, where every tensor is on the device."""
+def _declined(error: Exception, eager: bool = False) -> str:
+    """Say what PyTorch does not support on the device, or wants on the CPU, where every tensor is on the device.
+
+    ``eager``: its kernels were given what the program says, so that dtypes which they do not take together are the
+    program's. A compiler may have made them.
+    """
     lines = str(error).strip().splitlines() or [""]
     if isinstance(error, NotImplementedError):  # of a dtype, or of an operator, with advice after it
         return lines[0].partition(". This could be because")[0]
-    return next((line.strip() for line in lines if _DECLINES.search(line)), "")
+    declines = (_DECLINES, _OTHER_DTYPES) if eager else (_DECLINES,)
+    return next((line.strip() for line in lines if any(pattern.search(line) for pattern in declines)), "")
 
 
 def _placed(fn: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
-    """The program with the device in place of the CPU, where it names one."""
+    """The program with the device in place of the CPU, where it names one, and in the branches and bodies of its
+    control flow: dynamo, which PyTorch's eager ``cond`` calls too, traces these without the default device."""
     if not isinstance(fn, Program):
         return fn
 
     def leaf(value: Any) -> Any:
+        if isinstance(value, Program):
+            return _placed(value.rewrite(_made_on(device)), device)
         return device if value in (CPU, CPU.type) and isinstance(value, torch.device | str) else value
 
     return fn.rewrite(lambda call: call.map_arguments(leaf))
+
+
+def _made_on(device: torch.device) -> Callable[[Call], Call]:
+    """Calls of factories, which are given no tensor, with the device that they make theirs on."""
+
+    def change(call: Call) -> Call:
+        packet = getattr(torch.ops.aten, call.operator, None)
+        overloads = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
+        takes = any(argument.name == "device" for overload in overloads for argument in schema_of(overload).arguments)
+        return replace(call, kwargs={"device": device, **call.kwargs}) if takes and not call.refs() else call
+
+    return change

@@ -15,6 +15,7 @@ from torchstone.conformance.backends.cuda import OnCuda, _placed, dtypes_apart
 from torchstone.conformance.backends.protocol import BackendError
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.program.fx import to_module
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.runner import progress_mark
 from torchstone.conformance.runner.sandbox import Sandbox
@@ -197,3 +198,54 @@ def test_a_result_of_such_a_dtype_is_converted(monkeypatch: pytest.MonkeyPatch) 
     results = call(lambda x: (x, x * 2, {"more": x}), torch.ones(2))
     assert [results[0].dtype, results[1].dtype] == [torch.float32, torch.bfloat16]
     assert results[1].tolist() == [2.0, 2.0] and results[2]["more"].dtype == torch.float32
+
+
+def test_an_eager_kernel_has_the_last_word_on_the_dtype_here() -> None:
+    """The fake kernel for the CPU has bfloat16 for what is saved of bfloat16 with weights of float32; eager float32."""
+    saved = Program(
+        ("x", "w"),
+        (Call("torch.native_batch_norm", (Ref("x"), Ref("w"), Ref("w"), None, None, True, 0.1, 1e-5), {}, "r"),),
+        Ref("r"),
+    )
+    mixed = (torch.randn(2, 3, 4, dtype=torch.bfloat16), torch.ones(3))
+    assert saved(*mixed)[1].dtype == torch.float32
+    assert dtypes_apart(saved, mixed, torch.device("cuda")) == {}
+
+
+DTYPES_APART = "expected scalar type BFloat16 but found Float"
+
+
+def test_dtypes_that_an_eager_kernel_does_not_take_together_are_unsupported() -> None:
+    def refuses(x: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError(DTYPES_APART)
+
+    with pytest.raises(Unsupported, match=DTYPES_APART):
+        call(refuses, torch.ones(1))
+
+    class Other:
+        name, executors = "other", ()
+
+        def compile(self, fn: Any, args: Any) -> Any:
+            return fn
+
+    with pytest.raises(RuntimeError, match=DTYPES_APART):  # which may have made these dtypes itself
+        OnCuda(Other(), "cpu").compile(refuses, (torch.ones(1),))(torch.ones(1))  # type: ignore[arg-type]
+
+
+def test_what_a_branch_makes_is_made_on_the_device() -> None:
+    """Dynamo traces branches without the default device, as PyTorch's eager ``cond`` does, which calls it."""
+    make = Program(("x",), (Call("torch.full", ([2], 2.0), {}, "y"),), (Ref("y"),))
+    keep = Program(("x",), (Call("torch.sin", (Ref("x"),), {}, "y"),), (Ref("y"),))
+    program = Program(("p", "x"), (Call("torch.cond", (Ref("p"), keep, make, (Ref("x"),)), {}, "r"),), Ref("r"))
+    elsewhere = torch.device("meta")
+    operands = torch.empty((), dtype=torch.bool, device=elsewhere), torch.empty(2, device=elsewhere)
+
+    def compiled(program: Program) -> None:
+        with elsewhere:
+            torch.compile(to_module(program), backend="eager")(*operands)
+
+    with pytest.raises(Exception, match="same device"):
+        compiled(program)
+    with pytest.raises(RuntimeError, match="cannot be called on meta tensors"):  # traced, and run: which branch is it?
+        compiled(_placed(program, elsewhere))
+    assert not _placed(make, elsewhere).calls[0].kwargs  # for others the default device is enough
