@@ -195,6 +195,17 @@ def _bound(given: Mapping[str, Any]) -> str | None:
     return None
 
 
+MODES = 3
+"""Interpolations (bilinear, nearest, bicubic) and paddings (zeros, border, reflection), by number."""
+
+
+@_RULES.register("grid_sampler_2d", "grid_sampler_3d")
+def _modes(given: Mapping[str, Any]) -> str | None:
+    if all(given[name] in range(MODES) for name in ("interpolation_mode", "padding_mode")):
+        return None
+    return "grid_sampler: eager does not look at the number of a mode, and of one that there is not it writes no result"
+
+
 @_RULES.register("binomial")
 def _counts(given: Mapping[str, Any]) -> str | None:
     return "binomial: eager does not return for a count of NaN" if bool(given["count"].isnan().any()) else None

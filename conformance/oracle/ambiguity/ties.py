@@ -6,7 +6,7 @@ So eager is run again, and at each such op takes a choice that the backend's res
 (distinct places that hold the same values), or else that of a stable sort. Either is an answer PyTorch could have
 given, and a backend is right that gives what follows from it. A place that holds no equal element follows from none.
 Of several NaN in a window, a pool may give the place of the last, as eager does, or of the first, as PyTorch's
-decompositions do.
+decompositions and Inductor do.
 
 Results show a choice as indices, or by what went to the places: a gradient that differs from eager's by an exchange
 among equal elements shows which of them took whose place.
@@ -25,12 +25,14 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.modes import ComputingMode
-from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler._torch.operators import base_name, schema_of
 from torchstone.conformance.oracle.equality import same_values
 from torchstone.conformance.oracle.op_traits.right_answers import ORDERS_TIES, PICKS_ONE_OF_NAN, PICKS_ONE_OF_TIES
-from torchstone.conformance.oracle.perturbation.decompositions import decompositions
 
 aten = torch.ops.aten
+
+WINDOW_DIMS = {"max_pool2d_with_indices": 2, "max_pool3d_with_indices": 3}
+"""The last dims of the input, in which a window lies, and which its places count."""
 
 MOST = 64
 """Ways of several exchanges that are tried."""
@@ -108,16 +110,17 @@ class TieBreaking(ComputingMode):
         return out
 
     def _first_nan(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> Any:
-        """The places of PyTorch's decomposition, if they are others of NaN alone."""
-        rule = decompositions().get(func)
-        if rule is None or not bool(torch.isnan(out[0]).any()):
+        """The places of the first NaN of each window that has one."""
+        x, nan = args[0], torch.isnan(out[0])
+        if not bool(nan.any()):
             return out
-        values, places = rule(*args, **kwargs)
-        if not bool((same_values(values, out[0]) & ((places == out[1]) | torch.isnan(out[0]))).all()):
-            return out
+        dims = x.shape[-WINDOW_DIMS[base_name(func)] :]
+        order = -torch.arange(dims.numel(), dtype=torch.float64).reshape(dims)
+        first, _ = func(torch.where(torch.isnan(x), order, -torch.inf), *args[1:], **kwargs)
+        places = torch.where(nan, -first, out[1].double()).to(out[1].dtype)
         self.met = True
         self.made |= not torch.equal(places, out[1])
-        return out[0], places.clone()
+        return out[0], places
 
     def _candidates(self, func: Any, bound: dict[str, Any], out: Any) -> Iterator[tuple[Tensor, Exchange | None]]:
         """Places to choose, and the exchange that they are by."""

@@ -33,9 +33,9 @@ PICKS_ONE_OF_NAN = Trait(
     each("max_pool2d_with_indices max_pool3d_with_indices"),
     reason=(
         "A maximum over NaN is NaN, and PyTorch does not say of which place: eager's kernels take the last NaN of a "
-        "window, PyTorch's decompositions, which compilers are given, the first."
+        "window, PyTorch's decompositions (where a release has them) and what Inductor makes of a pool, the first."
     ),
-    effect="A backend is right beside eager, and beside eager with the places of the decompositions.",
+    effect="A backend is right beside eager, and beside eager with the first place of each window.",
     read_by=("conformance.oracle.ambiguity.ties",),
     waives=True,
 )

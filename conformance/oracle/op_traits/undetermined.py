@@ -110,6 +110,8 @@ UNDEFINED_BEHAVIOR = Trait(
         binomial="a count of NaN: eager does not return",
         fake_quantize_per_channel_affine_cachemask="a quotient that no integer of 64 bits holds",
         logit_backward="an eps of NaN",
+        grid_sampler_2d="a mode that there is none of: the result is memory that nobody wrote to",
+        grid_sampler_3d="as grid_sampler_2d",
         special_chebyshev_polynomial_v="a degree n whose 2 n + 1 is none of 64 bits",
         special_chebyshev_polynomial_w="as special_chebyshev_polynomial_v",
         special_shifted_chebyshev_polynomial_v="as special_chebyshev_polynomial_v",
@@ -132,7 +134,7 @@ CALLS_UNDEFINED_BEHAVIOR = Trait(
         """
         linalg.eigvals _segment_reduce histogramdd ctc_loss nn.functional.ctc_loss nn.functional.batch_norm
         nn.functional.embedding_bag nn.functional.grouped_mm logit special.logit fake_quantize_per_channel_affine
-        nn.functional.multilabel_margin_loss special.chebyshev_polynomial_v special.chebyshev_polynomial_w
+        nn.functional.multilabel_margin_loss grid_sampler special.chebyshev_polynomial_v special.chebyshev_polynomial_w
         special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w fft.irfft2 fft.irfftn
         """,
         lstm="oneDNN's kernel does not look at sizes that PyTorch's own refuses",

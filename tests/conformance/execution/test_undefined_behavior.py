@@ -140,3 +140,12 @@ def test_products_of_float8_in_integers_are_no_case() -> None:
 
     assert not of(torch.float32) and not of(torch.float8_e5m2)
     assert "documented for none" in of(torch.int32) and of(torch.complex64)
+
+
+@pytest.mark.parametrize(("modes", "undefined"), [((0, 0), False), ((2, 2), False), ((0, -21), True), ((20, 0), True)])
+@pytest.mark.parametrize("function", ["grid_sampler", "grid_sampler_2d"])
+def test_a_mode_that_there_is_none_of_is_undefined(function: str, modes: tuple[int, int], undefined: bool) -> None:
+    call = Call(f"torch.{function}", (Ref("x"), Ref("grid"), *modes, False), {}, "y")
+    inputs = {"x": torch.ones(1, 1, 2, 4), "grid": torch.zeros(1, 1, 3, 2)}
+    case = Case(Program(("x", "grid"), (call,), Ref("y")), inputs, "test", function, "float32")
+    assert ("number of a mode" in undefined_behavior(case)) == undefined

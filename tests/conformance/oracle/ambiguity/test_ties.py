@@ -288,3 +288,19 @@ def test_a_pool_gives_the_place_of_the_first_or_the_last_nan_of_a_window(target:
     assert last.flatten().tolist() == [4, 7]
     assert with_places(1, 2).ok
     assert with_places(1, 3).kind == with_places(0, 2).kind == Kind.VALUE
+
+
+def test_the_first_nan_needs_no_decomposition_of_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch 2.11 has none of these pools. Padding and what a window leaves over are no places."""
+    monkeypatch.setattr("torchstone.conformance.oracle.perturbation.decompositions.decompositions", dict)
+    monkeypatch.setattr("torchstone.conformance.oracle.ambiguity.ties.decompositions", dict, raising=False)
+    x = torch.tensor([[1.0, NAN, NAN, 2.0, 3.0], [NAN, 3.0, 1.0, NAN, NAN]]).reshape(1, 2, 5)
+    program = one("nn.functional.max_pool2d", 3, stride=2, padding=1, ceil_mode=True, return_indices=True)
+    values, last = program(x)
+
+    def with_places(*places: int) -> Finding:
+        return compare(program, lambda x: (values.clone(), torch.tensor(places).reshape(last.shape)), x)
+
+    assert last.flatten().tolist() == [5, 8, 9, 5, 8, 9]
+    assert with_places(1, 1, 8, 5, 8, 8).ok
+    assert with_places(1, 1, 8, 5, 8, 9).kind == with_places(0, 1, 8, 5, 8, 8).kind == Kind.VALUE
