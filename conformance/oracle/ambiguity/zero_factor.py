@@ -17,6 +17,11 @@ out:
 
     interpolate([[1, inf]], size=(1, 2), mode="bilinear"):    [[1, inf]], or NaN
 
+A transposed convolution is one of its input with zeros around and between the elements, as PyTorch documents: kernels
+for a GPU multiply them by the weights, of which infinity and NaN give NaN. Eager leaves them out:
+
+    conv_transpose1d([[1, 2]], [[[3, inf]]], stride=2):    [3, inf, 6, inf], or [NaN, inf, NaN, inf]
+
 Eager multiplies by ``alpha`` in every sum and difference of complex numbers, as a complex number whose other part is 0:
 
     sub(1 + 2j, inf + 1j):    -inf + 1j, or -inf + NaN j
@@ -36,7 +41,12 @@ from torch import Tensor
 from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import base_name
 from torchstone.conformance.oracle.equality import same_values
-from torchstone.conformance.oracle.op_traits.right_answers import ADDS_A_MULTIPLE, INTERPOLATES, SCALES_PRODUCT
+from torchstone.conformance.oracle.op_traits.right_answers import (
+    ADDS_A_MULTIPLE,
+    INTERPOLATES,
+    PADS_WITH_ZEROS,
+    SCALES_PRODUCT,
+)
 from torchstone.conformance.oracle.pytree import flatten
 
 if TYPE_CHECKING:
@@ -57,6 +67,10 @@ class ScaledByZero(ComputingMode):
         if INTERPOLATES.holds(func) and not bool(torch.isfinite(args[0]).all()):
             self._met.append(func)
             return func(*args, **kwargs) if self._multiplied else _interpolated(func, *args, **kwargs)
+        if PADS_WITH_ZEROS.holds(func) and args[6] and not bool(torch.isfinite(args[1]).all()):
+            self._met.append(func)
+            out = func(*args, **kwargs)
+            return out.masked_fill_(_meets_a_zero(*args), math.nan) if self._multiplied else out
         if ADDS_A_MULTIPLE.holds(func) and "out" not in kwargs and any(_not_finite(arg) for arg in args):
             self._met.append(func)
             return func(*args, **kwargs) if self._multiplied else _by_parts(func, *args, **kwargs)
@@ -86,6 +100,16 @@ def _interpolated(func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     )
     finite = finite + torch.where(up > 0, math.inf, 0.0) + torch.where(down > 0, -math.inf, 0.0)
     return finite.masked_fill(nan > 0, math.nan).to(x.dtype)
+
+
+def _meets_a_zero(x: Tensor, weight: Tensor, _: Any, *how: Any) -> Tensor:
+    """Where a weight that is not finite falls on a zero that a transposed convolution puts around or between the
+    elements: fewer of them fall on elements than there are. ``how``: from the stride to the number of groups."""
+    groups = how[-1]
+    wild = (~torch.isfinite(weight)).float()
+    met = torch.ops.aten.convolution(torch.ones_like(x, dtype=wild.dtype), wild, None, *how)
+    each = wild.reshape(groups, -1, *wild.shape[1:]).transpose(1, 2).flatten(2).sum(2).flatten()
+    return met.round() < each.reshape(-1, *[1] * (weight.dim() - 2))
 
 
 def _not_finite(arg: Any) -> bool:

@@ -62,6 +62,23 @@ BY_SCIPY = Trait(
     waives=True,
 )
 
+GROWS_WITHOUT_END = Trait(
+    "Is infinite at infinity, and NaN in eager",
+    Names.ATEN,
+    each(
+        "i0 special_modified_bessel_i0",
+        special_i1="with the sign of x",
+        special_modified_bessel_i1="with the sign of x",
+    ),
+    reason=(
+        "The modified Bessel functions of the first kind are exp(x) / sqrt(x) by a series, as Cephes has them, and "
+        "SciPy: at infinity that is infinity by infinity. The limit is infinity, which CUDA's library gives."
+    ),
+    effect="The float64 run has the limit: a backend is right with it, as with eager's NaN.",
+    read_by=("conformance.oracle.reference.limits",),
+    waives=True,
+)
+
 NO_REFERENCE_IN_FLOAT64 = Trait(
     "Has no reference in float64",
     Names.PUBLIC,

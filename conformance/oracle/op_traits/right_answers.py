@@ -90,6 +90,20 @@ SCALES_PRODUCT = Trait(
     waives=True,
 )
 
+PADS_WITH_ZEROS = Trait(
+    "Convolves with zeros between its elements",
+    Names.ATEN,
+    each(convolution="where it is transposed"),
+    reason=(
+        "PyTorch documents a transposed convolution as one with implicit zero padding, and a stride as zeros between. "
+        "A kernel that multiplies these by an infinite weight, or by NaN, has NaN, as those for a GPU do. Those for "
+        "the CPU leave them out."
+    ),
+    effect="Where a weight that is NaN or infinite falls on such a zero, it may count, as NaN, or be left out.",
+    read_by=("conformance.oracle.ambiguity.zero_factor",),
+    waives=True,
+)
+
 INTERPOLATES = Trait(
     "Weighs neighbours, some of them by 0",
     Names.ATEN,

@@ -61,11 +61,16 @@ DRAWS_RANDOM_NUMBERS = Trait(
 LOSES_NAN = Trait(
     "Loses a NaN in eager",
     Names.ATEN,
-    each("_scaled_dot_product_flash_attention_for_cpu native_group_norm native_layer_norm", **rounding.RECURRENCE.ops),
+    each(
+        "_scaled_dot_product_flash_attention_for_cpu native_group_norm native_layer_norm multi_margin_loss "
+        "multilabel_margin_loss_forward",
+        **rounding.RECURRENCE.ops,
+    ),
     reason=(
         "The fused kernel of attention takes a row whose largest logit compares as smaller than -inf for one that "
         "is masked entirely. The polynomials of NaN, from degree 2 on, leave their loop before its first step and "
-        "return a variable that was never set. The mean that a norm of no elements returns is 0 / 0, and 0 in eager."
+        "return a variable that was never set. The mean that a norm of no elements returns is 0 / 0, and 0 in eager. "
+        "A margin loss adds up max(0, margin - difference), and leaves out in eager what is not above 0."
     ),
     effect=(
         "Where the documented formula gives NaN and eager does not, a backend's NaN is ill-conditioned, not a mismatch."

@@ -2,6 +2,8 @@
 
 NaN, infinities and numbers beyond the range are converted by the machine's instruction, one in a vector loop and
 another in its tail (``torch.Tensor.to`` says so, as C++ does). So no element that depends on such a number is compared.
+The degree of an orthogonal polynomial is such a conversion, to int64: what is beyond is the lowest number on x86, of
+which the polynomial is 0, and the highest on a GPU.
 Which elements those are, runs of eager tell: each has other integers in the place of what was converted.
 
     x = tensor([1.5, inf])    x.int() -> [1, ?]    x.int() > -1 -> [True, ?]    x.int().sum() -> ?
@@ -18,6 +20,7 @@ from torch import Tensor
 from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import base_name
 from torchstone.compiler._torch.pytrees import tree_map
+from torchstone.conformance.oracle.op_traits.rounding import RECURRENCE
 from torchstone.conformance.oracle.perturbation.accumulation import arguments_of
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.unwritten import filled, unwritten_elements
@@ -28,6 +31,8 @@ INTEGERS = frozenset(
     {torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64}
 )
 STAND_INS = ("zero", "one", "odd", "lowest", "highest")
+DEGREES = (0, 1, 5, -1, 2)
+"""The same of degrees. Of 1 and of NaN the polynomials of some degrees are alike, but of none that is negative."""
 
 
 class StandIns(ComputingMode):
@@ -41,6 +46,8 @@ class StandIns(ComputingMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
+        if RECURRENCE.holds(func) and len(args) == 2:
+            return func(args[0], self._degree(args[1]), **kwargs)
         dtype = _target(func, args, kwargs)
         if dtype is None:
             return func(*args, **kwargs)
@@ -58,6 +65,18 @@ class StandIns(ComputingMode):
             return leaf
         self.found = True
         return torch.where(beyond, torch.tensor(self._number(leaf, dtype), dtype=leaf.dtype), leaf)
+
+    def _degree(self, degree: Any) -> Any:
+        """Small numbers in the place of a degree that int64 does not hold: eager counts up to it."""
+        wide = torch.as_tensor(degree, dtype=torch.float64)
+        beyond = out_of_range(wide, torch.int64)
+        if not bool(beyond.any()):
+            return degree
+        self.found = True
+        stand_in = float(DEGREES[STAND_INS.index(self.kind)])
+        if not isinstance(degree, Tensor):
+            return stand_in
+        return torch.where(beyond, torch.tensor(stand_in, dtype=degree.dtype), degree)
 
     def _number(self, leaf: Tensor, dtype: torch.dtype) -> float:
         info, floats = torch.iinfo(dtype), torch.finfo(leaf.dtype)

@@ -2,7 +2,7 @@
 
 ``(x - mean) * rstd * weight + bias`` may overflow before the bias brings it back. The line ``x * a + b`` with
 ``a = rstd * weight`` and ``b = bias - mean * a`` may be infinity minus infinity. Eager takes one or the other, by the
-layout of its operands.
+layout of its operands, and on a GPU ``(x - mean) * weight * rstd + bias``.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ def _documented(x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bi
 
 def _scaled_first(x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     out = (x - mean) * (rstd if weight is None else rstd * weight)
+    return out if bias is None else out + bias
+
+
+def _weighted_first(x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    out = (x - mean if weight is None else (x - mean) * weight) * rstd
     return out if bias is None else out + bias
 
 
@@ -99,7 +104,7 @@ def _scaled_afterwards(formula: Formula, at_once: bool, steps: Callable[[], Any]
     return formula(multiply, **given)
 
 
-_FORMS = (_documented, _scaled_first, _line)
+_FORMS = (_documented, _scaled_first, _weighted_first, _line)
 FORMULAS.register(
     "native_batch_norm",
     "_native_batch_norm_legit",

@@ -41,6 +41,7 @@ from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
 from torchstone.conformance.oracle.reference.documented_formulas import ByDocumentedFormulas
 from torchstone.conformance.oracle.reference.dtype_defaults import RecordOperands
+from torchstone.conformance.oracle.reference.limits import LimitsAtInfinity
 from torchstone.conformance.oracle.reference.scatter import SEED, ElementByElement, Scatter, one_run
 from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_default, widen_inputs, widen_program
 from torchstone.conformance.oracle.reference.without_float64 import WithoutFloat64
@@ -244,7 +245,7 @@ class Referee:
         # Eager's own runs come first: float64 is not its default.
         after = AlignPhases(self.factorizations) if self.factorizations else None
         perform = self.operands.told(getattr(mode, "perform", None)) if self.operands else None
-        with float64_by_default(), WithoutFloat64():
+        with float64_by_default(), LimitsAtInfinity(), WithoutFloat64():
             return self._run(program, args, mode, after, perform)
 
     @functools.cached_property

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.conformance.oracle.test_compare import X, Y, compare
+from tests.conformance.oracle.test_compare import X, Y, compare, one
 from tests.sampling import covering, one_in
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.program.program import Call, Program, Ref
@@ -164,3 +164,38 @@ def test_a_complex_sum_is_the_sum_of_its_parts() -> None:
     assert apart(*far).isnan()
     assert compare(apart, lambda x, y: torch.tensor(INF), *far).ok
     assert compare(apart, lambda x, y: torch.tensor(1.0), *far).outcome is Outcome.MISMATCH
+
+
+# -- transposed convolution
+
+CONV = torch.nn.functional.conv_transpose1d
+DATA = torch.tensor([[[1.0, 2.0, -1.0], [0.5, 4.0, 3.0]]])
+WEIGHTS = torch.tensor([[[3.0, INF, 1.0], [1.0, 2.0, 0.5]], [[-1.0, 2.0, 2.0], [1.0, 1.0, 1.0]]])
+
+
+def transposed(**options: int) -> Program:
+    return one("nn.functional.conv_transpose1d", X, Y, stride=2, **options)
+
+
+def test_a_weight_that_is_infinite_meets_the_zeros_or_none() -> None:
+    program, eager = transposed(), CONV(DATA, WEIGHTS, stride=2)
+    zeros = torch.ones(7, dtype=torch.bool)
+    zeros[1::2] = False  # where the middle weight falls on an element
+    counted = eager.clone()
+    counted[0, 0, zeros] = NAN
+    assert not torch.isnan(eager).any() and torch.isfinite(eager[0, 1]).all()
+    half = torch.where(torch.arange(7) < 4, counted, eager)
+    for answer in (counted, half):
+        assert compare(program, lambda x, w, answer=answer: answer.clone(), DATA, WEIGHTS).ok
+
+
+@pytest.mark.parametrize(("channel", "place", "value"), [(0, 1, NAN), (1, 0, NAN), (0, 0, INF), (0, 0, 9.0)])
+def test_no_other_number_of_such_a_convolution_is_open(channel: int, place: int, value: float) -> None:
+    wrong = CONV(DATA, WEIGHTS, stride=2)
+    wrong[0, channel, place] = value
+    assert compare(transposed(), lambda *_: wrong.clone(), DATA, WEIGHTS).outcome is Outcome.MISMATCH
+
+
+def test_a_convolution_of_numbers_has_no_nan() -> None:
+    wrong = CONV(DATA, WEIGHTS.clamp(max=5.0), stride=2).index_fill(2, torch.tensor([0]), NAN)
+    assert compare(transposed(), lambda *_: wrong.clone(), DATA, WEIGHTS.clamp(max=5.0)).outcome is Outcome.MISMATCH

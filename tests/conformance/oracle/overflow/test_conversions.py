@@ -172,3 +172,21 @@ def test_what_clamps_is_defined() -> None:
     with StandIns("zero") as mode:
         quantized = torch.quantize_per_tensor(torch.tensor([1000.0, 2.0]), 1.0, 0, torch.quint8)
     assert quantized.int_repr().tolist() == [255, 2] and not mode.found
+
+
+@pytest.mark.parametrize("name", ["chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "laguerre_polynomial_l"])
+def test_a_degree_that_int64_does_not_hold_is_open(name: str) -> None:
+    """It is the lowest number on x86, and the highest on a GPU."""
+    program = one(f"special.{name}", X, Y)
+    x, degree = torch.tensor([2.0, 0.5, NAN, 3.0]), torch.tensor([3.4e38, INF, -INF, 2.0])
+
+    def put(last: float) -> Outcome:
+        return compare(program, lambda x, n: torch.tensor([NAN, INF, 7.0, last]), x, degree).outcome
+
+    right = program(x, degree)[3].item()
+    assert put(right) is Outcome.PASS
+    assert put(right + 1) is Outcome.MISMATCH
+    held = torch.tensor([2.0, 5.0, 0.0, 2.0])
+    assert (
+        compare(program, lambda x, n: program(x, n) + torch.tensor([1.0, 0, 0, 0]), x, held).outcome is Outcome.MISMATCH
+    )

@@ -53,3 +53,23 @@ def test_a_variance_that_eps_cancels_is_a_weight_without_end(eps: float, size: f
     assert bool(torch.isnan(program(*inputs.values())).any()) == cancels
     wanted = "pass" if not cancels else "ill-conditioned" if given == "right" else "mismatch"
     assert compare(program, documented, *inputs.values()).outcome == wanted
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "right"), [(3, math.inf, True), (3, -math.inf, False), (0, math.inf, False)]
+)
+def test_the_weight_may_come_before_the_deviation(where: int, value: float, right: bool) -> None:
+    """As a GPU has it: 3 * 1.8e38 leaves the range, and what the deviation and the bias make of it is in it."""
+    operands = [Ref(f"x{at}") for at in range(3)]
+    call = Call("torch.native_batch_norm", (*operands, None, None, True, 0.1, 1e-5), {}, "y")
+    program = Program(("x0", "x1", "x2"), (call,), Ref("y", (0,)))
+    x, weight, bias = torch.tensor([[[-1.5, -0.5, -1.0, 3.0]]]), torch.tensor([1.8e38]), torch.tensor([-1e38])
+    eager = program(x, weight, bias)
+    assert torch.isfinite(eager).all()
+
+    def given(x: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        out = eager.clone()
+        out[0, 0, where] = value
+        return out
+
+    assert (compare(program, given, x, weight, bias).outcome != "mismatch") == right

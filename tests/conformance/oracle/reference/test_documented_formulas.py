@@ -42,9 +42,9 @@ def test_polynomials_of_nan(name: str) -> None:
 
     assert put((1, NAN), (5, NAN)) is not Outcome.MISMATCH
     assert put((1, NAN), (2, NAN), (5, NAN)) is Outcome.MISMATCH
-    # Of degree 0 it is 1, and of a degree that int64 does not hold 0, as of a negative one.
+    # Of degree 0 it is 1. What a degree becomes that int64 does not hold is open.
     assert put((1, NAN), (3, NAN), (5, NAN)) is Outcome.MISMATCH
-    assert put((1, NAN), (4, NAN), (5, NAN)) is Outcome.MISMATCH
+    assert put((1, NAN), (4, NAN), (5, NAN)) is not Outcome.MISMATCH
 
 
 @pytest.mark.parametrize("length", [6, 64])
@@ -99,3 +99,20 @@ def test_a_mean_of_elements_that_is_nan_is_caught() -> None:
         return out, mean * NAN, rstd
 
     assert compare(program, lost, x).outcome is Outcome.MISMATCH
+
+
+@pytest.mark.parametrize("name", ["multilabel_margin_loss", "multi_margin_loss"])
+def test_a_margin_loss_of_nan(name: str) -> None:
+    target = torch.tensor([[1, -1, 0], [0, 2, -1]]) if name.startswith("multilabel") else torch.tensor([1, 0])
+    program = one(f"nn.functional.{name}", X, Y, reduction="none")
+    x = torch.tensor([[NAN, 1.0, 2.0], [0.5, 1.0, 3.0]])
+    right = program(x, target)
+    assert torch.isfinite(right).all()
+
+    def put(*values: float) -> Outcome:
+        return compare(program, lambda x, y: torch.tensor(values), x, target).outcome
+
+    first, second = right.tolist()
+    assert put(NAN, second) is not Outcome.MISMATCH
+    assert put(NAN, NAN) is Outcome.MISMATCH
+    assert put(first + 1, second) is Outcome.MISMATCH
