@@ -35,3 +35,12 @@ def filled(x, index):
 memory = torch.arange(1.0, 5.0)
 torch.compile(filled)(memory[2:], torch.tensor(0))
 print(memory)  # begins with 0, not 1: memory before the argument was written to
+
+
+def pooled(x):
+    return torch.nn.functional.avg_pool3d(x, (1, 1, 5), stride=(1, 1, 3), padding=(0, 0, 2), ceil_mode=True)
+
+
+x = torch.ones(1, 1, 1, 1, 5, requires_grad=True)
+for function in (torch.compile(pooled), pooled):
+    print(torch.autograd.grad(function(x).sum(), x)[0][..., -1].item())  # 0.4, where 1/5 + 1/3 is right

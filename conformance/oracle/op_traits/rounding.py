@@ -239,6 +239,7 @@ RECURRENCE = Trait(
     ),
     effect="The rounding model rounds each step of the recurrence: near a zero, results may be off by what that shows.",
     read_by=(
+        "conformance.oracle.overflow.conversions",
         "conformance.oracle.perturbation.decompositions",
         "conformance.oracle.reference.documented_formulas",
     ),
