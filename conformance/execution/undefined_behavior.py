@@ -18,21 +18,18 @@ from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.settings import onednn_off
 from torchstone.conformance.oracle.op_traits.trait import Implementations
-from torchstone.conformance.oracle.op_traits.undetermined import CALLS_UNDEFINED_BEHAVIOR, UNDEFINED_BEHAVIOR
+from torchstone.conformance.oracle.op_traits.undetermined import (
+    CALLS_UNDEFINED_BEHAVIOR,
+    FINITE_MATRICES,
+    UNDEFINED_BEHAVIOR,
+)
+from torchstone.conformance.oracle.pytree import leaves_of
 from torchstone.conformance.program.case import Case
 
 SEED = 20
 Rule = Callable[[Mapping[str, Any]], "str | None"]
 _RULES: Implementations[Rule] = Implementations(UNDEFINED_BEHAVIOR)
 """From an operator's arguments by name to what is wrong with them."""
-
-
-# Under a dispatch mode PyTorch takes eigvals to eig, which looks for NaN itself.
-@_RULES.register("linalg_eigvals", "_linalg_eigvals", "linalg_eig")
-def _eigenvalues(given: Mapping[str, Any]) -> str | None:
-    if bool(torch.isnan(given["self"]).any()):
-        return "eager's eigvals corrupts memory where its operand has a NaN"
-    return None
 
 
 @_RULES.register("segment_reduce")
@@ -233,7 +230,7 @@ def _transform(given: Mapping[str, Any]) -> str | None:
 
 
 _CALLS = {name.rpartition(".")[2] for name in CALLS_UNDEFINED_BEHAVIOR.ops}
-OPERATORS = frozenset(UNDEFINED_BEHAVIOR.ops) | _CALLS
+OPERATORS = frozenset(UNDEFINED_BEHAVIOR.ops) | frozenset(FINITE_MATRICES.ops) | _CALLS
 """What programs call that may run such an operator; other programs are not run to see."""
 
 
@@ -253,6 +250,8 @@ class _CheckRules(ComputingMode):
             given = {a.name: a.default_value for a in schema} | {a.name: v for a, v in zip(schema, args, strict=False)}
             if reason := rule(given | kwargs | {"operator": name}):
                 raise UndefinedBehavior(reason)
+        if FINITE_MATRICES.holds(func) and not all(map(_finite, leaves_of(args, kwargs))):
+            raise UndefinedBehavior(f"{name}: an operand is not finite, for which PyTorch guarantees nothing")
         return func(*args, **kwargs)
 
 
@@ -267,9 +266,16 @@ class _CheckLstmStates(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+def _finite(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return True
+    return bool(torch.isfinite(value).all())
+
+
 def undefined_behavior(case: Case) -> str:
     """Return why eager's behavior is undefined for the case, or an empty string."""
-    if not any(call.operator in OPERATORS for call in case.program.every_call):
+    calls = list(case.program.every_call)
+    if not any(call.operator in OPERATORS or call.target.startswith("torch.linalg.") for call in calls):
         return ""
     try:
         if any(call.operator == "lstm" for call in case.program.every_call) and (refused := _without_onednn(case)):

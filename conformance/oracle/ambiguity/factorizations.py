@@ -91,20 +91,12 @@ def _by_elimination(out: Any, source: Tensor, *args: Any, **kwargs: Any) -> Any:
 
 @_RULES.register("linalg.lu")
 def _lu(out: Any, source: Tensor, *, pivot: bool = True) -> Any:
-    """A matrix that is not finite has no factors, which has to show in some number, wherever it is."""
     rows, lower, upper = out
-    found = [rows @ lower @ upper if pivot else lower @ upper, lower.triu(), upper.tril(-1)]
-    if pivot:
-        largest = 2**0.5 if lower.is_complex() else 1.0  # of a complex pivot LAPACK takes the sum of the parts
-        found.append(lower.abs().clamp(min=largest))
-    finite = _all_finite(source)
-    shown = finite | (_all_finite(lower) & _all_finite(upper))
-    found = [torch.where(finite[..., None, None], part, 0.0) for part in found]
-    return found, shown, rows @ rows.mT if pivot else rows
-
-
-def _all_finite(matrices: Tensor) -> Tensor:
-    return torch.isfinite(matrices).all(-1).all(-1)
+    product = lower @ upper
+    if not pivot:
+        return product, lower.triu(), upper.tril(-1)
+    largest = 2**0.5 if lower.is_complex() else 1.0  # of a complex pivot LAPACK takes the sum of the parts
+    return rows @ product, lower.triu(), upper.tril(-1), lower.abs().clamp(min=largest), rows @ rows.mT
 
 
 @_RULES.register("linalg.lu_factor", "linalg.lu_factor_ex", "lu")

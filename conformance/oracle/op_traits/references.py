@@ -128,11 +128,13 @@ WITHOUT_FLOAT64 = Trait(
 
 DEFAULTS_BY_DTYPE = Trait(
     "Has a default that hangs on the dtype",
-    Names.PUBLIC,
+    Names.ATEN,
     each(
-        **dict.fromkeys(("pinv", "linalg_pinv", "matrix_rank", "linalg_matrix_rank"), "rtol: eps * max(rows, columns)"),
-        **dict.fromkeys(("lstsq", "linalg_lstsq"), "rcond: eps * max(rows, columns)"),
-        **dict.fromkeys(("rms_norm", "_fused_rms_norm"), "eps: eps"),
+        linalg_pinv="rtol: eps * max(rows, columns)",
+        linalg_matrix_rank="rtol: eps * max(rows, columns)",
+        linalg_lstsq="rcond: eps * max(rows, columns)",
+        rms_norm="eps: eps",
+        _fused_rms_norm="eps: eps",
         nan_to_num="posinf and neginf: the largest and the lowest number",
     ),
     reason="PyTorch documents these defaults in terms of finfo of the operand's dtype.",

@@ -203,7 +203,7 @@ FACTORIZATIONS = Trait(
     reason=(
         "Two right factorizations differ in more than phases where singular values or eigenvalues are equal, or 0. "
         "Of several rows that may be the pivot, any may, and which is the largest of complex numbers is told by their "
-        "modulus or by the sum of their parts. Of a matrix that is not finite there is no factorization. "
+        "modulus or by the sum of their parts. "
         "Where info says that the factor or the inverse could not be computed, it is of no matrix: eager leaves a "
         "part of it there on the CPU, and NaN on a GPU."
     ),

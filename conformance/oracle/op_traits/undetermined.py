@@ -83,9 +83,6 @@ UNDEFINED_BEHAVIOR = Trait(
     "Has undefined behavior in eager",
     Names.ATEN,
     each(
-        linalg_eigvals="an operand with a NaN corrupts memory",
-        _linalg_eigvals="an operand with a NaN corrupts memory",
-        linalg_eig="an operand with a NaN corrupts memory, where it is taken for eigvals",
         segment_reduce="lengths or offsets that go beyond the data",
         max_pool2d_with_indices_backward="an index that is none of the input's",
         max_pool3d_with_indices_backward="an index that is none of the input's",
@@ -132,19 +129,40 @@ UNDEFINED_BEHAVIOR = Trait(
     waives=True,
 )
 
+FINITE_MATRICES = Trait(
+    "Guarantees nothing for a matrix that is not finite",
+    Names.ATEN,
+    each(
+        """
+        _linalg_det _linalg_eigh _linalg_eigvals _linalg_slogdet _linalg_solve_ex _linalg_svd cholesky
+        cholesky_inverse cholesky_solve geqrf linalg_cholesky_ex linalg_eig linalg_eigvals linalg_householder_product
+        linalg_inv_ex linalg_ldl_factor_ex linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_factor_ex linalg_lu_solve
+        linalg_matrix_exp linalg_pinv linalg_qr linalg_solve_triangular ormqr triangular_solve
+        """
+    ),
+    reason=(
+        "PyTorch documents (Numerical accuracy, Linear algebra) that for inf or NaN neither its libraries nor it "
+        "guarantee anything: they may return numbers, raise or end the process. Eager's eigvals corrupts memory."
+    ),
+    effect="The case is untested.",
+    read_by=("conformance.execution.undefined_behavior",),
+    waives=True,
+)
+
 CALLS_UNDEFINED_BEHAVIOR = Trait(
     "May call an operator with undefined behavior",
     Names.PUBLIC,
     each(
         """
-        linalg.eigvals _segment_reduce histogramdd ctc_loss nn.functional.ctc_loss nn.functional.batch_norm
+        _segment_reduce histogramdd ctc_loss nn.functional.ctc_loss nn.functional.batch_norm
         nn.functional.embedding_bag nn.functional.grouped_mm logit special.logit fake_quantize_per_channel_affine
         nn.functional.multilabel_margin_loss grid_sampler special.chebyshev_polynomial_v special.chebyshev_polynomial_w
-        special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w fft.irfft2 fft.irfftn
+        special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w fft.irfft2 fft.irfftn det logdet
+        slogdet inverse pinverse svd qr lu lu_solve orgqr matrix_exp svd_lowrank pca_lowrank norm
         """,
         lstm="oneDNN's kernel does not look at sizes that PyTorch's own refuses",
     ),
-    reason="These functions call such operators under another name.",
+    reason="These functions call such operators under another name, as those of torch.linalg do.",
     effect=(
         "Programs that call them, or those operators, are run once under a mode that looks at their operands; "
         "others are not."

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from torchstone.conformance.oracle.op_traits.references import DEFAULTS_BY_DTYPE
 from torchstone.conformance.oracle.op_traits.trait import Implementations
-from torchstone.conformance.program.program import Perform, Program
+from torchstone.conformance.program.program import Call, Perform, Program
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ def _ends(limits: torch.finfo, x: Tensor, given: dict[str, Any]) -> dict[str, An
     return {name: end for name, end in ends.items() if given.get(name) is None}
 
 
-_RULES.register("pinv", "linalg_pinv")(_Rule(("A", "rcond", "hermitian"), _threshold))
-_RULES.register("matrix_rank", "linalg_matrix_rank")(_Rule(("A", "tol", "hermitian"), _threshold))
-_RULES.register("lstsq", "linalg_lstsq")(_Rule(("A", "B", "rcond"), _threshold_of_rank))
+_RULES.register("linalg_pinv")(_Rule(("A", "rcond", "hermitian"), _threshold))
+_RULES.register("linalg_matrix_rank")(_Rule(("A", "tol", "hermitian"), _threshold))
+_RULES.register("linalg_lstsq")(_Rule(("A", "B", "rcond"), _threshold_of_rank))
 _RULES.register("rms_norm", "_fused_rms_norm")(_Rule(("input", "normalized_shape", "weight", "eps"), _added))
 _RULES.register("nan_to_num")(_Rule(("input", "nan", "posinf", "neginf"), _ends))
 
@@ -60,9 +60,8 @@ class RecordOperands:
     """Notes the dtype of the first operand of each call that has such a default, in eager's run."""
 
     def __init__(self, program: Program) -> None:
-        self._rules = {
-            index: rule for index, call in enumerate(program.calls) if (rule := _RULES.get(call.operator)) is not None
-        }
+        rules = {index: _rule_of(call) for index, call in enumerate(program.calls)}
+        self._rules = {index: rule for index, rule in rules.items() if rule is not None}
         self._dtypes: dict[int, torch.dtype] = {}
 
     def __bool__(self) -> bool:
@@ -94,6 +93,11 @@ class RecordOperands:
         missing = rule.missing(torch.finfo(self._dtypes[index]), operand, {**by_position, **kwargs})
         positions = [missing.pop(name, value) for name, value in by_position.items()]
         return (*positions, *args[len(positions) :]), {**kwargs, **missing}
+
+
+def _rule_of(call: Call) -> _Rule | None:
+    """The rule of a call by its public name: ``torch.linalg.pinv`` is the operator ``linalg_pinv``."""
+    return _RULES.get(("linalg_" if call.target.startswith("torch.linalg.") else "") + call.operator)
 
 
 def _operand(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:

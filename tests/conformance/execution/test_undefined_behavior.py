@@ -149,3 +149,14 @@ def test_a_mode_that_there_is_none_of_is_undefined(function: str, modes: tuple[i
     inputs = {"x": torch.ones(1, 1, 2, 4), "grid": torch.zeros(1, 1, 3, 2)}
     case = Case(Program(("x", "grid"), (call,), Ref("y")), inputs, "test", function, "float32")
     assert ("number of a mode" in undefined_behavior(case)) == undefined
+
+
+@pytest.mark.parametrize(
+    "target", ["torch.linalg.inv", "torch.inverse", "torch.linalg.svdvals", "torch.ops.aten.linalg_qr"]
+)
+def test_of_a_matrix_that_is_not_finite_nothing_is_guaranteed(target: str) -> None:
+    for number, undefined in ((float("nan"), True), (float("inf"), True), (1.0, False)):
+        matrix = torch.eye(3)
+        matrix[1, 1] = number
+        assert bool(undefined_behavior(case(target, matrix))) is undefined
+    assert not undefined_behavior(case("torch.linalg.vector_norm", torch.tensor([float("nan")])))
