@@ -40,6 +40,7 @@ from torchstone.conformance.oracle.overflow import model
 from torchstone.conformance.oracle.perturbation import conditioning, decompositions, search
 from torchstone.conformance.oracle.perturbation.rounding import RandomRounding
 from torchstone.conformance.oracle.random import compare as randomness
+from torchstone.conformance.oracle.reference.dtype_defaults import RecordOperands
 from torchstone.conformance.oracle.reference.runs import Referee
 from torchstone.conformance.oracle.tolerances import tolerance
 from torchstone.conformance.program.case import Case
@@ -135,6 +136,7 @@ RULES: tuple[Rule, ...] = (
     Rule("room for rounding", numbers, "with_spread", first_argument),
     Rule("room where results are smooth", numbers, "refine_spread", first_argument),
     Rule("eager's error nearby", numbers, "eager_nearby", first_argument),
+    Rule("eager's defaults in float64", Referee, "operands", always(())),
     Rule("SciPy's numbers", numbers, "scipy_reference", always(None)),
     Rule("eager loses a NaN", numbers, "nan_lost_by_eager", never),
     Rule("no further than eager", numbers, "no_further_than_eager", never),
@@ -186,7 +188,7 @@ def _tells(rule: Rule, result: Any, args: tuple[Any, ...]) -> bool:
         return len(result) > 1
     if isinstance(result, tuple):
         return result[0] is not False
-    nothing = result is None or result is False or (isinstance(result, list | dict) and not result)
+    nothing = result is None or result is False or (isinstance(result, list | dict | RecordOperands) and not result)
     return not nothing and not any(result is given for given in args[:1])
 
 
