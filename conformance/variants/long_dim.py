@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +21,7 @@ from torchstone.compiler._torch import fake_tensors
 from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.program.literals import map_leaves
+from torchstone.conformance.program.literals import leaves, map_leaves
 from torchstone.conformance.program.program import Program
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.support import answer, resized, taken
@@ -29,6 +30,8 @@ LENGTH = 2053
 """Elements along the dim: a prime, past 2048, where whole numbers end to have places of their own in float16."""
 LARGE_LENGTHS = (70_001, 4_099)
 """Those of ``large``: past 2**16, and past 4096 where so many are too many for the input or the op. Both are prime."""
+FACTORS = (10_007, 1_009, 101, 11)
+"""By which a number among the arguments is larger: of what has no input with dims."""
 SIDES = (131, 43, 17)
 """Sizes of all dims, for two dims, three and four: primes next to a multiple of what tiles and vectors are."""
 MOST = 1 << 17
@@ -97,14 +100,34 @@ def _longest(case: Case, length: int) -> Case | None:
 def large(case: Case) -> Case:
     """The case with one dim of the largest length that there is room for: a scan's, or a reduction's own.
 
-    Every other sample has all its dims larger instead, if there are two: a product of matrices is then worth tiles.
+    Every other sample has all its dims larger instead, if there are two: a product of matrices is then worth tiles. What
+    is made of numbers alone, as ``arange`` is, is given a larger one.
     """
+    if not any(tensor.dim() for tensor in case.args):
+        return _of_larger_number(case)
     if case.index % 2 and (wide := _wide(case)) is not None:
         return wide
     for length in LARGE_LENGTHS:
         with contextlib.suppress(NotApplicable):
             return long(case, length)
     raise NotApplicable("no dim can be as long")
+
+
+def _of_larger_number(case: Case) -> Case:
+    """The case with one number among its arguments as much larger as makes its results large."""
+    numbers = [value for call in case.program.calls for value in leaves((call.args, call.kwargs))]
+    places = [place for place, value in enumerate(numbers) if type(value) in (int, float) and value]
+    for factor, place in itertools.product(FACTORS, places):
+        count = itertools.count()
+
+        def leaf(value: Any, factor: int = factor, place: int = place, count: Iterator[int] = count) -> Any:
+            return value * factor if next(count) == place else value
+
+        larger = case.replace(program=case.program.rewrite(lambda call, leaf=leaf: call.map_arguments(leaf)))
+        found = answer(larger) if fits(larger, room=MOST, left_to_eager=False) else None
+        if found and sum(leaf.numel() for leaf in found if isinstance(leaf, Tensor)) >= LARGE_LENGTHS[-1]:
+            return larger
+    raise NotApplicable("no number that makes a result large")
 
 
 def _wide(case: Case) -> Case | None:
