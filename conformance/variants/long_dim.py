@@ -100,8 +100,8 @@ def _longest(case: Case, length: int) -> Case | None:
 def large(case: Case) -> Case:
     """The case with one dim of the largest length that there is room for: a scan's, or a reduction's own.
 
-    Every other sample has all its dims larger instead, if there are two: a product of matrices is then worth tiles. What
-    is made of numbers alone, as ``arange`` is, is given a larger one.
+    Every other sample has all its dims larger instead, if there are two: a product of matrices is then worth tiles.
+    What is made of numbers alone, as ``arange`` is, is given a larger one.
     """
     if not any(tensor.dim() for tensor in case.args):
         return _of_larger_number(case)
