@@ -63,6 +63,11 @@ def convolutions() -> list[Case]:
     ]
 
 
+def of_halves() -> Tensor:
+    """A matrix of full rank with many elements of the same size."""
+    return torch.tensor([[1.0, -1, 0.5, 1], [-1, 0.5, 1, 1], [1, 1, -0.5, 0.5], [0.5, 1, 1, -1]])
+
+
 def symmetric() -> Tensor:
     matrix = normal(5, 5)
     return matrix + matrix.mT
@@ -121,6 +126,18 @@ EXAMPLES: dict[str, Callable[[], list[Case]]] = {
     "im2col_convolution": convolutions,
     "winograd_convolution": lambda: convolutions()[:2],
     "fourier_convolution": convolutions,
+    "last_pivots": lambda: [
+        case(("torch.linalg.lu", "x0"), inputs=(of_halves(),)),
+        case(("torch.linalg.lu_factor", "x0"), inputs=(of_halves().expand(3, 4, 4).clone(),)),
+    ],
+    "reversed_eigenvalues": lambda: [
+        case((target, "x0"), inputs=(normal(2, 5, 5),)) for target in ("torch.linalg.eig", "torch.linalg.eigvals")
+    ],
+    "inverse_by_reflections": lambda: [
+        case(("torch.linalg.inv", "x0"), inputs=(normal(2, 5, 5, dtype=dtype),))
+        for dtype in (torch.float32, torch.complex64)
+    ],
+    "transposed_pseudoinverse": lambda: [case(("torch.linalg.pinv", "x0"), inputs=(normal(6, 4),))],
     "other_signs": lambda: [
         case(("torch.linalg.eigh", "x0"), inputs=(symmetric(),)),
         case(("torch.linalg.svd", "x0"), inputs=(normal(5, 3),)),
