@@ -20,7 +20,6 @@ from torchstone.compiler._torch import fake_tensors
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.pytrees import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 from torchstone.compiler.diagnostics import Unsupported
-from torchstone.conformance.backends.adapters.eager import Eager
 from torchstone.conformance.backends.protocol import Availability, Backend
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.program.tensor_storage import copy_tensors, write_back
@@ -88,7 +87,7 @@ class OnCuda:
                 self._synchronize()
             except Exception as lost:
                 self._lost = f"the device is out of order: {str(lost).strip().splitlines()[0]}"
-            if reason := _declined(error, eager=isinstance(self.backend, Eager)):
+            if reason := _declined(error, eager=getattr(self.backend, "executors", ()) == ("eager",)):
                 raise Unsupported(reason, stage="run") from error
             raise
 
