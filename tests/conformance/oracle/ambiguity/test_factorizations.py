@@ -94,7 +94,7 @@ OF_FULL_RANK = [matrix for matrix in TIES if torch.linalg.matrix_rank(matrix) ==
 
 
 @pytest.mark.filterwarnings("ignore:torch.lu is deprecated")
-@pytest.mark.parametrize("matrix", OF_FULL_RANK[:4])
+@pytest.mark.parametrize("matrix", OF_FULL_RANK[:2])
 def test_any_of_the_largest_rows_may_be_the_pivot(matrix: Tensor) -> None:
     factors, pivots = eliminated(matrix, last_of_largest)
     assert not torch.equal(pivots, torch.linalg.lu_factor(matrix).pivots)
@@ -106,7 +106,7 @@ def test_any_of_the_largest_rows_may_be_the_pivot(matrix: Tensor) -> None:
     assert outcome("torch.linalg.lu_factor_ex", matrix, (factors, pivots, info + 1)) is Outcome.MISMATCH
 
 
-@pytest.mark.parametrize("matrix", OF_FULL_RANK[:4])
+@pytest.mark.parametrize("matrix", OF_FULL_RANK[:2])
 def test_what_no_elimination_gives(matrix: Tensor) -> None:
     factors, pivots = eliminated(matrix, last_of_largest)
     wrong = factors.clone()
@@ -135,7 +135,7 @@ def test_the_largest_of_complex_pivots() -> None:
 GENERAL = [torch.randn(5, 5, generator=torch.Generator().manual_seed(seed)) for seed in range(4)]
 
 
-@pytest.mark.parametrize("matrix", [*GENERAL, torch.stack(GENERAL)])
+@pytest.mark.parametrize("matrix", [GENERAL[0], torch.stack(GENERAL)])
 def test_eigenvalues_come_in_any_order(matrix: Tensor) -> None:
     values, vectors = torch.linalg.eig(matrix)
     order = torch.tensor([3, 0, 4, 1, 2])
