@@ -9,6 +9,7 @@ import torch
 
 from torchstone.compiler.capture.trace.aten_literals import TO_TORCH, from_literal
 from torchstone.compiler.capture.trace.schemas import find_overload, schema_call
+from torchstone.compiler.capture.trace.written_ops import FACTORED_BY_ORDER
 from torchstone.compiler.diagnostics import GuardError, describe
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand
 from torchstone.compiler.ir.dims import evaluate
@@ -152,7 +153,10 @@ def call(op: Operation) -> Run:
         if "strides" in op.attributes:
             out = drawing(op, state.concrete)
         else:
-            args, kwargs = schema_call(overload, [state.concrete(o) for o in op.operands])
+            operands = [state.concrete(o) for o in op.operands]
+            if overload in FACTORED_BY_ORDER:
+                operands[0] = operands[0].contiguous()
+            args, kwargs = schema_call(overload, operands)
             out = overload(*args, **kwargs)
         flat = out if isinstance(out, list | tuple) else (out,)
         for index, value in results:

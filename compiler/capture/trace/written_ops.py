@@ -5,10 +5,17 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
+import torch
+
 from torchstone.compiler._torch.operators import call_for_any_device, is_only_composite
 
 # Of the quantizers of torch.export.
 NAMESPACES = frozenset({"quantized_decomposed"})
+
+
+FACTORED_BY_ORDER = frozenset({torch.ops.aten._linalg_det.default, torch.ops.aten._linalg_slogdet.default})
+"""Of a real matrix in row-major order they factor the transpose, else the matrix, and PyTorch's gradients go by that.
+They are recorded for row-major matrices alone: a determinant is that of the transpose."""
 
 
 def call_written(mode: AbstractContextManager[Any], func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -16,6 +23,9 @@ def call_written(mode: AbstractContextManager[Any], func: Any, args: Any, kwargs
 
     Autograd takes composites apart. Where it has no part, in inference mode and within a kernel, they come as they are.
     """
+    if func in FACTORED_BY_ORDER and not args[0].is_contiguous() and not args[0].is_complex():
+        with mode:
+            return func(args[0].mT.clone(memory_format=torch.contiguous_format))
     if func.namespace in NAMESPACES:
         with mode:
             return call_for_any_device(func, *args, **kwargs)
