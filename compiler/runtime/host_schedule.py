@@ -9,7 +9,7 @@ import torch
 
 from torchstone.compiler.capture.trace.aten_literals import TO_TORCH, from_literal
 from torchstone.compiler.capture.trace.schemas import find_overload, schema_call
-from torchstone.compiler.capture.trace.written_ops import FACTORED_BY_ORDER
+from torchstone.compiler.capture.trace.special_ops import FACTORED_BY_ORDER
 from torchstone.compiler.diagnostics import GuardError, describe
 from torchstone.compiler.ir import Expr, Graph, Operation, TensorType, Value, map_operand
 from torchstone.compiler.ir.dims import evaluate

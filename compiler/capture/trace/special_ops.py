@@ -70,3 +70,7 @@ RANGES = frozenset(
 )
 # Schemas that say they write, of ops whose write nobody can see.
 FUNCTIONAL_BY_NATURE = frozenset({torch.ops.aten.lift_fresh.default})
+
+FACTORED_BY_ORDER = frozenset({torch.ops.aten._linalg_det.default, torch.ops.aten._linalg_slogdet.default})
+"""Of a real matrix in row-major order they factor the transpose, else the matrix, and PyTorch's gradients go by that.
+They are recorded for row-major matrices alone: a determinant is that of the transpose."""

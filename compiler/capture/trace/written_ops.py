@@ -1,4 +1,4 @@
-"""Ops whose kernels are written in ATen: the program is recorded as what they call."""
+"""Ops that are recorded as others: those whose kernels are written in ATen, and what goes by the order of a matrix."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from typing import Any
 import torch
 
 from torchstone.compiler._torch.operators import call_for_any_device, is_only_composite
+from torchstone.compiler.capture.trace.special_ops import FACTORED_BY_ORDER
 
 # Of the quantizers of torch.export.
 NAMESPACES = frozenset({"quantized_decomposed"})
-
-
-FACTORED_BY_ORDER = frozenset({torch.ops.aten._linalg_det.default, torch.ops.aten._linalg_slogdet.default})
-"""Of a real matrix in row-major order they factor the transpose, else the matrix, and PyTorch's gradients go by that.
-They are recorded for row-major matrices alone: a determinant is that of the transpose."""
 
 
 def call_written(mode: AbstractContextManager[Any], func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -29,11 +29,16 @@ def check(program: Program, x: Tensor, above: float, below: float) -> None:
         assert put(*values) is Outcome.MISMATCH
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name, dtype",  # eager's kernels of the Bessel functions take no 16 bits
+    [
+        (name, dtype)
+        for name in NAMES
+        for dtype in (torch.float32, torch.bfloat16)
+        if "bessel" not in name or dtype.itemsize == 4
+    ],
+)
 def test_a_limit_at_infinity(name: str, dtype: torch.dtype) -> None:
-    if dtype is not torch.float32 and "bessel" in name:
-        pytest.skip("eager has no such kernel")
     program, x = one(name), torch.tensor([INF, -INF, 1.5, NAN], dtype=dtype)
     below = INF if name.endswith("i0") else -INF
     assert torch.isnan(program(x)[:2]).all()
