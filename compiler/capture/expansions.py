@@ -1,8 +1,11 @@
-"""Writes through expanded tensors, which PyTorch's functionalization takes for sums of what changes.
+"""Writes that PyTorch's functionalization gives other numbers than eager: to expanded tensors, and beside reads.
 
 Of ``x.expand(1, 3).exp_()`` it makes ``x + (exp(x) - x)``: that rounds, and has no infinities. An expansion that gives
 no element a second place is a view like any other, and is made one here before PyTorch sees it. A write to a part of
 what is truly expanded is refused; one to the whole is refused by eager.
+
+Of ``x[:, 1:] += x[:, :-1]`` it reads all before it writes. Eager refuses that where it sees it, and else reads what it
+has written, by the order of its kernel.
 """
 
 from __future__ import annotations
@@ -16,11 +19,17 @@ from torchstone.compiler._torch import pytrees as pytree
 from torchstone.compiler._torch.functionalization import FunctionalTensor, was_expanded
 from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler._torch.write_order import order_decides
 from torchstone.compiler.diagnostics import Unsupported
+
+_ORDER_DECIDES = (
+    "{} writes to elements that it reads for other elements: the result hangs on an order that PyTorch leaves open; "
+    "clone what is read"
+)
 
 
 class ExactExpansions(TorchDispatchMode):
-    """What PyTorch functionalizes within it keeps what was written through expanded tensors."""
+    """What PyTorch functionalizes within it keeps what was written through expanded tensors, or is refused."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         func, args, kwargs = expanded_exactly(func, args, kwargs or {})
@@ -28,9 +37,14 @@ class ExactExpansions(TorchDispatchMode):
 
 
 def expanded_exactly(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-    """The call, or the view that an expansion is. Unsupported for a write to a part of an expanded tensor."""
+    """The call, or the view that an expansion is.
+
+    Unsupported for a write to a part of an expanded tensor, and to elements that are read for other elements.
+    """
     if func is torch.ops.aten.expand.default and _expands_nothing(*args[:2]):
         return torch.ops.aten.view.default, (args[0], _sizes_of(*args[:2])), {}
+    if schema_of(func).is_mutable and order_decides(func, args, kwargs):
+        raise Unsupported(_ORDER_DECIDES.format(func), stage="capture", op=str(func))
     if schema_of(func).is_mutable and any(map(was_expanded, _written(func, args, kwargs))):
         raise Unsupported(f"{func} writes to a part of an expanded tensor", stage="capture", op=str(func))
     return func, args, kwargs

@@ -103,6 +103,8 @@ def _scaled_mm_by_recipes(
     plain = len(scale_a) == len(scale_b) == 1 and {*recipe_a, *recipe_b} <= _BY_ONE_SCALE
     if not plain or any((*swizzle_a, *swizzle_b)) or tuple(contraction_dim) not in ((), (1, 0)):
         raise Unsupported("nn.functional.scaled_mm: scales of blocks, or other dims to contract", stage="contract")
+    if self.shape[1] != mat2.shape[0]:  # eager takes that, where the result has no elements
+        raise Unsupported("nn.functional.scaled_mm: summed sizes that differ", stage="contract")
     multiply = torch.ops.aten._scaled_mm
     return multiply(self, mat2, scale_a[0], scale_b[0], bias, None, out_dtype, use_fast_accum)
 

@@ -1,4 +1,5 @@
-"""Inputs for which eager PyTorch has undefined behavior: out-of-bounds access, uninitialized memory, integer overflow.
+"""Inputs for which eager PyTorch has undefined behavior: out-of-bounds access, uninitialized memory, integer overflow,
+writes to what is read.
 
 Such cases are reported as ``untested``: running them could corrupt the memory of the process, and eager has no answer
 to compare with. The rules are those of PyTorch's documentation of each operator. Example: ``segment_reduce`` does not
@@ -17,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.settings import onednn_off
+from torchstone.compiler._torch.write_order import order_decides
 from torchstone.conformance.oracle.op_traits.trait import Implementations
 from torchstone.conformance.oracle.op_traits.undetermined import (
     CALLS_UNDEFINED_BEHAVIOR,
@@ -25,6 +27,7 @@ from torchstone.conformance.oracle.op_traits.undetermined import (
 )
 from torchstone.conformance.oracle.pytree import leaves_of
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call
 
 SEED = 20
 Rule = Callable[[Mapping[str, Any]], "str | None"]
@@ -252,6 +255,8 @@ class _CheckRules(ComputingMode):
                 raise UndefinedBehavior(reason)
         if FINITE_MATRICES.holds(func) and not all(map(_finite, leaves_of(args, kwargs))):
             raise UndefinedBehavior(f"{name}: an operand is not finite, for which PyTorch guarantees nothing")
+        if schema_of(func).is_mutable and order_decides(func, args, kwargs):
+            raise UndefinedBehavior(f"{name}: it writes to elements that it reads for other elements, in an open order")
         return func(*args, **kwargs)
 
 
@@ -272,10 +277,15 @@ def _finite(value: Any) -> bool:
     return bool(torch.isfinite(value).all())
 
 
+def _may_be_undefined(call: Call) -> bool:
+    writes = call.writes and call.operator != "requires_grad"
+    return writes or call.operator in OPERATORS or call.target.startswith("torch.linalg.")
+
+
 def undefined_behavior(case: Case) -> str:
     """Return why eager's behavior is undefined for the case, or an empty string."""
     calls = list(case.program.every_call)
-    if not any(call.operator in OPERATORS or call.target.startswith("torch.linalg.") for call in calls):
+    if not any(_may_be_undefined(call) for call in calls):
         return ""
     try:
         if any(call.operator == "lstm" for call in case.program.every_call) and (refused := _without_onednn(case)):

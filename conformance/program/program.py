@@ -62,9 +62,20 @@ class Call:
             return self.target
         if self.target.startswith("torch.ops.") and not self.target.startswith("torch.ops.aten."):
             return "::".join(self.target.split(".")[2:4])
-        if self.target.startswith("torch.ops."):
-            return self.target.split(".")[3].rstrip("_")
-        return self.target.rpartition(".")[2].rstrip("_")
+        return self._name.rstrip("_")
+
+    @property
+    def writes(self) -> bool:
+        """Whether its name or arguments say that it changes a tensor: ``add_``, ``__iadd__``, ``__setitem__``, ``out``,
+        ``inplace``."""
+        name = self._name
+        in_place = (name.endswith("_") and not name.endswith("__")) or name == "__setitem__"
+        in_place = in_place or (name.startswith("__i") and name != "__invert__")
+        return in_place or "out" in self.kwargs or self.kwargs.get("inplace") is True
+
+    @property
+    def _name(self) -> str:
+        return self.target.split(".")[3] if self.target.startswith("torch.ops.") else self.target.rpartition(".")[2]
 
     def refs(self) -> list[Ref]:
         """The references among the arguments, in order."""

@@ -177,20 +177,12 @@ def _outputs(out: Any, recorder: _Recorder) -> Any:
     raise NotExpressible(f"returns a {type(out).__name__} that no recorded call gave")
 
 
-def _mutates(call: Call) -> bool:
-    name = call.target.rpartition(".")[2] if not call.target.startswith("torch.ops.") else call.target.split(".")[3]
-    if name in ("manual_seed", "__setitem__") or "out" in call.kwargs or call.kwargs.get("inplace") is True:
-        return True
-    in_place_operator = name.startswith("__i") and name != "__invert__"
-    return in_place_operator or (name.endswith("_") and not name.endswith("__"))
-
-
 def _live(calls: list[Call], outputs: Any) -> list[Call]:
     """The calls that the outputs depend on, or that mutate something."""
     needed = {leaf.name for leaf in leaves(outputs)}
     kept: list[Call] = []
     for call in reversed(calls):
-        if call.result in needed or _mutates(call):
+        if call.result in needed or call.writes or call.target == "torch.manual_seed":
             kept.append(call)
             needed.update(ref.name for ref in call.refs())
     return kept[::-1]

@@ -65,8 +65,7 @@ def together(cases: Sequence[Case], names: Sequence[str] = ()) -> Case:
 
 
 def _with_inputs_of_its_own(case: Case) -> Case:
-    names = [call.target.rpartition(".")[2] for call in case.program.calls]
-    if not any((name.endswith("_") and not name.endswith("__")) or name == "__setitem__" for name in names):
+    if not any(call.writes for call in case.program.calls):
         return case
     return case.replace(inputs=dict(zip(case.inputs, case.fresh_args(), strict=True)))
 

@@ -181,3 +181,15 @@ def test_a_product_of_scaled_float8(name: str, dtype: torch.dtype, target: str) 
     expected, found = fn(*args), compile(fn, args, target=target)(*args)
     assert found.dtype == expected.dtype
     assert torch.equal(found.float(), expected.float())
+
+
+@pytest.mark.skipif(not hasattr(torch.ops.aten, "_scaled_mm_v2"), reason="of a later PyTorch")
+def test_summed_sizes_that_differ_are_refused() -> None:
+    """Eager gives 5 rows of no elements."""
+
+    def fn(x: Tensor, y: Tensor, scale: Tensor) -> Tensor:
+        return torch._scaled_mm_v2(x, y, [scale], [0], [], [scale], [0], [], None, torch.float16)  # pyright: ignore
+
+    x, y = (torch.zeros(rows, 0).to(torch.float8_e5m2) for rows in (5, 16))
+    with pytest.raises(Unsupported, match="summed sizes that differ"):
+        compile(fn, (x, y, torch.tensor(1.0)))

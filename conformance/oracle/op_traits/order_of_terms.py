@@ -56,6 +56,7 @@ SEVERAL_FORMULAS = Trait(
         baddbmm=_SCALED,
         _scaled_mm=_OF_FLOAT8,
         _scaled_mm_v2=_OF_FLOAT8,
+        _scaled_dot_product_flash_attention_for_cpu="the scale times the products, or its root times each operand",
     ),
     reason=(
         "A norm is (x - mean) * rstd * weight + bias, or the line x * a + b of the same; factors are multiplied before "

@@ -212,6 +212,7 @@ OSCILLATES = Trait(
         special_airy_ai
         """,
         digamma="a recurrence up to 10, and a reflection",
+        polygamma="the terms of two poles, of orders that are even",
     ),
     reason=(
         "Whatever formula computes them adds up terms as large as the amplitude, which cancel beside a zero. "

@@ -158,7 +158,7 @@ CALLS_UNDEFINED_BEHAVIOR = Trait(
         nn.functional.embedding_bag nn.functional.grouped_mm logit special.logit fake_quantize_per_channel_affine
         nn.functional.multilabel_margin_loss grid_sampler special.chebyshev_polynomial_v special.chebyshev_polynomial_w
         special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w fft.irfft2 fft.irfftn det logdet
-        slogdet inverse pinverse svd qr lu lu_solve orgqr matrix_exp svd_lowrank pca_lowrank norm
+        slogdet inverse pinverse svd qr lu lu_solve orgqr matrix_exp svd_lowrank pca_lowrank norm nn.functional.pad
         """,
         lstm="oneDNN's kernel does not look at sizes that PyTorch's own refuses",
     ),

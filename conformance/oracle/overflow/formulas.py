@@ -8,6 +8,7 @@ layout of its operands, and on a GPU ``(x - mean) * weight * rstd + bias``.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -104,6 +105,19 @@ def _scaled_afterwards(formula: Formula, at_once: bool, steps: Callable[[], Any]
     return formula(multiply, **given)
 
 
+def _attention_scaled_afterwards(steps: Callable[[], Any], given: dict[str, Any]) -> Any:
+    """Products of queries and keys, scaled, where the decomposition scales both by the root of that."""
+    query, mask = given["query"], given.get("attn_mask")
+    key, value = (t.repeat_interleave(query.shape[1] // t.shape[1], 1) for t in (given["key"], given["value"]))
+    scale = given.get("scale")
+    logits = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if given.get("is_causal"):
+        mask = torch.ones(logits.shape[-2:], dtype=torch.bool).tril()
+    if mask is not None:
+        logits = logits.masked_fill(~mask, -math.inf) if mask.dtype is torch.bool else logits + mask
+    return torch.ops.aten._safe_softmax(logits, -1) @ value, steps()[1]
+
+
 _FORMS = (_documented, _scaled_first, _weighted_first, _line)
 FORMULAS.register(
     "native_batch_norm",
@@ -115,6 +129,7 @@ FORMULAS.register(
 FORMULAS.register("native_group_norm")(tuple(functools.partial(_group_norm, form) for form in _FORMS))
 FORMULAS.register("native_layer_norm")(tuple(functools.partial(_layer_norm, form) for form in _FORMS))
 FORMULAS.register("_softmax_backward_data")((_softmax_gradient,))
+FORMULAS.register("_scaled_dot_product_flash_attention_for_cpu")((_attention_scaled_afterwards,))
 FORMULAS.register("addmm", "addmv", "baddbmm")((functools.partial(_product_scaled_first, False),))
 FORMULAS.register("addbmm")((functools.partial(_product_scaled_first, True),))
 for _name, _formula in (("_scaled_mm", scaled_product), ("_scaled_mm_v2", product_by_recipes)):

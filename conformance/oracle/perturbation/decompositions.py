@@ -8,6 +8,7 @@ rounded, and the spread says by how many. For ops that oscillate see ``oscillato
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,12 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
     table = {**decomposition_table, **recurrences(), **oscillating_ops(), torch.ops.aten.addbmm.default: _addbmm}
     table |= {op: functools.partial(_density, op) for op in _histograms()} | antialiased_ops() | formulas()
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+    table[attention] = functools.partial(_attention, attention)
+    for name, weights in _WINDOWS.items():
+        packet = getattr(torch.ops.aten, name)
+        overloads = [each for each in packet.overloads() if not each.endswith("out")]
+        table |= {getattr(packet, each): functools.partial(_window, weights) for each in overloads}
     for name in NOT_DECOMPOSED.ops:
         operator, _, overload = name.partition(".")
         table.pop(getattr(getattr(torch.ops.aten, operator), overload), None)
@@ -53,6 +60,31 @@ def agree(left: Any, right: Any) -> bool:
 def _addbmm(x: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Tensor:
     """All products and their sum as one product of matrices, which is scaled once; eager scales each before it adds."""
     return torch.addmm(x, a.transpose(0, 1).flatten(1), b.flatten(0, 1), **scales)
+
+
+def _attention(
+    op: Any, query: Tensor, key: Tensor, value: Tensor, *rest: Any, attn_mask: Tensor | None = None, **options: Any
+) -> tuple[Tensor, Tensor]:
+    """Attention in steps, beside the op's own ``logsumexp``: PyTorch's decomposition has the weights in its place."""
+    with no_dispatch_modes():  # one of them takes the op apart by this function
+        of_rows = op(query, key, value, *rest, attn_mask=attn_mask, **options)[1]
+    shared = query.shape[1] != key.shape[1]
+    by_steps = torch.ops.aten._scaled_dot_product_attention_math.default.decompose  # a mode would see it whole
+    return by_steps(query, key, value, attn_mask, *rest, enable_gqa=shared, **options)[0], of_rows
+
+
+_WINDOWS = {"hann_window": (0.5, -0.5), "hamming_window": (0.54, -0.46), "blackman_window": (0.42, -0.5, 0.08)}
+"""Windows that are sums of cosines, which cancel towards the ends: the weight of each."""
+
+
+def _window(
+    weights: tuple[float, ...], length: int, periodic: bool = True, *of_first: float, dtype: Any = None, **_: Any
+) -> Tensor:
+    """``of_first``: the weights of the first two in place of the usual ones, the second one to be subtracted."""
+    given = [sign * weight for sign, weight in zip((1, -1), of_first, strict=False)]
+    angle = torch.arange(length, dtype=dtype) * (2 * math.pi / max(length if periodic else length - 1, 1))
+    terms = [weight * torch.cos(angle * k) for k, weight in enumerate([*given, *weights[len(given) :]])]
+    return functools.reduce(torch.add, terms)
 
 
 def _histograms() -> list[Any]:

@@ -160,3 +160,24 @@ def test_of_a_matrix_that_is_not_finite_nothing_is_guaranteed(target: str) -> No
         matrix[1, 1] = number
         assert bool(undefined_behavior(case(target, matrix))) is undefined
     assert not undefined_behavior(case("torch.linalg.vector_norm", torch.tensor([float("nan")])))
+
+
+@pytest.mark.parametrize(("read", "open_order"), [(slice(None, -1), True), (slice(1, None), False)])
+def test_elements_read_for_others_are_not_written_to(read: slice, open_order: bool) -> None:
+    """``x[:, 1:] += x[:, :-1]`` adds up or not, by the order of the kernel."""
+    whole = slice(None)
+    calls = (
+        Call("torch.Tensor.__getitem__", (X, (whole, slice(1, None))), {}, "to"),
+        Call("torch.Tensor.__getitem__", (X, (whole, read)), {}, "of"),
+        Call("torch.Tensor.add_", (Ref("to"), Ref("of")), {}, "y"),
+    )
+    x = torch.arange(12.0).reshape(3, 4)
+    case = Case(Program(("x",), calls, Ref("y")), {"x": x}, "test", "add", "float32")
+    assert ("an open order" in undefined_behavior(case)) == open_order
+
+
+@pytest.mark.parametrize(("padding", "open_order"), [((-1, 3), True), ((-1, 2), False), ((1, 2), False)])
+def test_circular_padding_around_more_than_is_left(padding: tuple[int, int], open_order: bool) -> None:
+    call = Call("torch.nn.functional.pad", (X, padding, "circular"), {}, "y")
+    case = Case(Program(("x",), (call,), Ref("y")), {"x": torch.rand(2, 3, 3)}, "test", "pad", "float32")
+    assert ("an open order" in undefined_behavior(case)) == open_order

@@ -116,3 +116,49 @@ def test_digamma_beside_its_zeros_is_as_exact_as_its_terms(dtype: torch.dtype) -
         given[place] += ulps * eps
         found = judge(program, (x,), Observed(expected, (x,)), Observed(given, (x,))).outcome
         assert (found is Outcome.PASS) == right, (place, ulps, found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_polygamma_between_poles_is_as_exact_as_its_terms(dtype: torch.dtype) -> None:
+    """Of even orders the terms of the poles beside it cancel, 16 and -16 of -0.5025, and of odd ones they add up."""
+    x = torch.tensor([-0.5025, -2.501, 1.5], dtype=dtype)
+    for order, place, ulps, right in (
+        (2, 0, 16, True),
+        (2, 0, 1000, False),
+        (2, 1, 16, True),
+        (2, 2, 100, False),
+        (3, 0, 9000, False),
+    ):
+        program = Program(("x",), (Call("torch.polygamma", (order, Ref("x")), {}, "r"),), Ref("r"))
+        expected = program(x)
+        given = expected.clone()
+        given[place] += ulps * torch.finfo(dtype).eps
+        found = judge(program, (x,), Observed(expected, (x,)), Observed(given, (x,))).outcome
+        assert (found is Outcome.PASS) == right, (order, place, ulps, found)
+
+
+@pytest.mark.parametrize("name", ["hann_window", "hamming_window", "blackman_window"])
+@pytest.mark.parametrize("periodic", [True, False])
+def test_a_window_is_as_exact_as_its_cosines(name: str, periodic: bool) -> None:
+    program = Program((), (Call(f"torch.{name}", (10007, periodic), {"dtype": torch.float32}, "r"),), Ref("r"))
+    expected = program()
+    angle = torch.arange(10007, dtype=torch.float32) * (2 * torch.pi / (10007 if periodic else 10006))
+    weights = {"hann": (0.5, -0.5, 0.0), "hamming": (0.54, -0.46, 0.0), "blackman": (0.42, -0.5, 0.08)}[
+        name.split("_")[0]
+    ]
+    steps = weights[0] + weights[1] * torch.cos(angle) + weights[2] * torch.cos(2 * angle)
+    assert judge(program, (), Observed(expected, ()), Observed(steps, ())).outcome is not Outcome.MISMATCH
+    steps[5003] += 1e-5
+    assert judge(program, (), Observed(expected, ()), Observed(steps, ())).outcome is Outcome.MISMATCH
+
+
+def test_attention_is_taken_apart() -> None:
+    """So that logits that overflow before they are scaled, or not, are both right."""
+    q, k, v = torch.tensor([[[[1e20]]]]), torch.tensor([[[[4e18], [-4e18]]]]), torch.tensor([[[[1.0], [2.0]]]])
+    call = Call(
+        "torch.nn.functional.scaled_dot_product_attention", (Ref("q"), Ref("k"), Ref("v")), {"scale": 1e-38}, "r"
+    )
+    program = Program(("q", "k", "v"), (call,), Ref("r"))
+    shown = {float(run.leaves[0]) for run in Referee(program, (q, k, v)).reordered_runs}
+    assert any(value != value for value in shown)  # infinity less infinity
+    assert 1.0 < min(value for value in shown if value == value) < 2.0
