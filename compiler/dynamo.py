@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from torchstone.compiler._torch import dynamo
-from torchstone.compiler.capture.expansions import ExactExpansions
 from torchstone.compiler.capture.export import aot
 from torchstone.compiler.capture.memory.layouts import drawn_into_out
 from torchstone.compiler.capture.trace.tracer_overrides import integer_blends_refused
+from torchstone.compiler.capture.writes import ExactWrites
 from torchstone.compiler.diagnostics import TorchstoneError, did_you_mean
 from torchstone.compiler.driver import build
 from torchstone.compiler.lowering.registry import find_target
@@ -48,7 +48,7 @@ def backend(
         return _compile(graph, fakes, target, settings["library_calls"], own)
 
     drawn_into_out(module.graph)
-    with integer_blends_refused(), ExactExpansions():
+    with integer_blends_refused(), ExactWrites():
         return dynamo.aot_autograd(fw_compiler=compile_graph)(module, inputs)
 
 

@@ -25,7 +25,6 @@ from torchstone.compiler._torch.modes import DisableTorchFunction
 from torchstone.compiler._torch.operators import OpOverload
 from torchstone.compiler._torch.pytrees import TreeSpec, tree_leaves
 from torchstone.compiler._torch.tensors import storage_key
-from torchstone.compiler.capture.expansions import ExactExpansions
 from torchstone.compiler.capture.export.named_sizes import NamedSizes
 from torchstone.compiler.capture.leaf_gradients import keep_data
 from torchstone.compiler.capture.leaves import Computed, Number, Plain
@@ -58,6 +57,7 @@ from torchstone.compiler.capture.trace.recorder import Mutation, Policy, Recorde
 from torchstone.compiler.capture.trace.replay import FRAMES, is_composite, replay
 from torchstone.compiler.capture.trace.tracer_overrides import integer_blends_refused
 from torchstone.compiler.capture.user_code import raised_at, raised_by_user, user_location
+from torchstone.compiler.capture.writes import ExactWrites
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError, Unsupported, raise_bug
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir.dims import Dim, symbols
@@ -266,7 +266,7 @@ def _functionalize(program: torch.export.ExportedProgram) -> torch.export.Export
     ops = {n.target for n in program.graph.nodes if isinstance(n.target, OpOverload)}
     table = torch.export.default_decompositions()
     apart: dict[Any, Any] = {op: table[op] for op in ops if is_composite(op) and op in table}
-    with warnings.catch_warnings(), ExactExpansions():
+    with warnings.catch_warnings(), ExactWrites():
         # PyTorch 2.13 copies its own deprecated LeafSpec here; a user can do nothing about it.
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
         try:

@@ -25,12 +25,12 @@ from torchstone.compiler._torch.functionalization import (
 from torchstone.compiler._torch.modes import DisableTorchFunction, no_dispatch_modes
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.tensors import storage_key
-from torchstone.compiler.capture.expansions import expanded_exactly
 from torchstone.compiler.capture.leaves import View
 from torchstone.compiler.capture.memory.layouts import Layouts
 from torchstone.compiler.capture.memory.memory_calls import MemoryCalls
 from torchstone.compiler.capture.memory.shared_results import Viewed, grouped
 from torchstone.compiler.capture.user_code import raised_at
+from torchstone.compiler.capture.writes import written_exactly
 from torchstone.compiler.diagnostics import Unsupported
 
 Pairs: TypeAlias = Sequence[tuple[torch.Tensor, torch.Tensor]]
@@ -56,7 +56,7 @@ class _Functionalize(FunctionalTensorMode):
                     self.bases.setdefault(storage_key(leaf), leaf)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        func, args, kwargs = expanded_exactly(func, args, kwargs or {})
+        func, args, kwargs = written_exactly(func, args, kwargs or {})
         if not has_effects(func):
             moved = args[0] if func.overloadpacket is torch.ops.aten.set_ else None
             with (

@@ -28,15 +28,15 @@ _ORDER_DECIDES = (
 )
 
 
-class ExactExpansions(TorchDispatchMode):
+class ExactWrites(TorchDispatchMode):
     """What PyTorch functionalizes within it keeps what was written through expanded tensors, or is refused."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        func, args, kwargs = expanded_exactly(func, args, kwargs or {})
+        func, args, kwargs = written_exactly(func, args, kwargs or {})
         return func(*args, **kwargs)
 
 
-def expanded_exactly(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+def written_exactly(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     """The call, or the view that an expansion is.
 
     Unsupported for a write to a part of an expanded tensor, and to elements that are read for other elements.
