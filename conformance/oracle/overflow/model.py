@@ -146,7 +146,10 @@ class RandomOverflow(RandomRounding):
         self.open = self.open or bool(where.any())
 
     def _round(self, value: Any, inexact: Tensor | None = None) -> Any:
-        return _by_part(value, self._overflowed) if movable(value) else value
+        if not movable(value):
+            return value
+        with unseen():  # what chooses is no step of the program
+            return _by_part(value, self._overflowed)
 
     def _overflowed(self, value: Tensor) -> Tensor:
         past_range = torch.isfinite(value) & (value.abs() >= self.range)
@@ -204,7 +207,7 @@ class RandomOverflow(RandomRounding):
 
     def _in_more_range(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Moments whose sums do not overflow: terms may be divided before they are added up."""
-        chosen, degrees = homogeneous_operands(func, args, kwargs)
+        chosen, degrees = homogeneous_operands(func, args, kwargs, self.found)
         out = func(*args, **kwargs)
         if degrees is None:
             return out
@@ -220,7 +223,8 @@ class RandomOverflow(RandomRounding):
         if ordinary:
             self.sums += 1  # a norm by statistics that are given adds nothing up, and has its formula all the same
         loose = self.widest and self.steps != "never"
-        asked = (func, loose, *map(_content, leaves_of(args, kwargs)))
+        with unseen():
+            asked = (func, loose, *map(_content, leaves_of(args, kwargs)))
         if asked not in self.found:
             answer = _stands_for_ordinary if ordinary else functools.partial(_stands_for, loose=loose)
             with unseen():
@@ -235,7 +239,7 @@ class RandomOverflow(RandomRounding):
             choose = functools.partial(self._kinds_where, out.shape)
             return factors.in_some_order(out, _past(partial), torch.finfo(partial).tiny, choose)
         try:
-            chosen, degrees = homogeneous_operands(func, args, kwargs)
+            chosen, degrees = homogeneous_operands(func, args, kwargs, self.found)
             scale = degrees if self.widest and degrees and max(degrees) <= MAX_DEGREE else None
             partial = MULTIPLIES_ELEMENTS.holds(func) or max(degrees or [0]) > MAX_DEGREE
             regrouped = TRANSFORMS.holds(func) or max(degrees or [0]) > MAX_DEGREE
@@ -247,7 +251,8 @@ class RandomOverflow(RandomRounding):
                 (lambda leaf, weight: size(small(leaf, weight)), *_unnormalized(func, args, kwargs)),
                 (lambda leaf, weight: _where_nan(leaf), args, kwargs),
             ]
-            calls = [replace_leaves(each, given, named, chosen) for each, given, named in runs]
+            with unseen():
+                calls = [replace_leaves(each, given, named, chosen) for each, given, named in runs]
             whole, net, total, nan = (func(*given, **named) for given, named in calls)
             if scale and any(movable(leaf) and bool(torch.isnan(leaf).any()) for leaf in tree_flatten(whole)[0]):
                 given, named = replace_leaves(_kept_from_zero, args, kwargs, chosen)
@@ -274,7 +279,8 @@ class RandomOverflow(RandomRounding):
             leaves, *(tree_flatten(tree)[0] for tree in (whole, net, total, noise, nan)), scale or [0] * len(leaves),
             strict=True,
         )  # fmt: skip
-        found = [self._in_some_order(func, Terms._make((*row, partial or regrouped, regrouped))) for row in rows]
+        with unseen():
+            found = [self._in_some_order(func, Terms._make((*row, partial or regrouped, regrouped))) for row in rows]
         return tree_unflatten(found, spec)
 
     def _in_some_order(self, func: Any, terms: Terms) -> Any:

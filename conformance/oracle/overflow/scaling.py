@@ -68,14 +68,20 @@ def restored(out: Tensor, scaled: Tensor, degree: int, error: Any = 0.0) -> Tens
     return torch.where(torch.isfinite(out), out, shifted(held, degree * SHIFT))
 
 
-def homogeneous_operands(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[dict[int, int], list[int] | None]:
+def homogeneous_operands(
+    func: Any, args: Any, kwargs: dict[str, Any], known: dict[Any, Any]
+) -> tuple[dict[int, int], list[int] | None]:
     """The operands (leaves of ``(args, kwargs)``, by index) in which ``func`` is homogeneous: all, or one of them.
 
     Each has a weight: of ``bias + x * w`` the bias counts twice, x and w once. And of each result the degree, from 1 to
     3, as two runs on plain numbers show it; where a result is of no such degree, all the operands, and None. The runs
-    differ by powers of two, so the comparison is exact.
+    differ by powers of two, so the comparison is exact. ``known`` keeps what no number of the operands decides.
     """
-    operands = [index for index, leaf in enumerate(tree_flatten((args, kwargs))[0]) if movable(leaf)]
+    leaves = tree_flatten((args, kwargs))[0]
+    operands = [index for index, leaf in enumerate(leaves) if movable(leaf)]
+    key = (homogeneous_operands, func, *map(_outline, leaves))
+    if key in known:
+        return known[key]
     equal = dict.fromkeys(operands, 1)
     choices = [equal, *(equal | {index: 2} for index in operands), *({index: 1} for index in operands)]
     for chosen in choices if len(operands) > 1 else [equal]:
@@ -88,8 +94,15 @@ def homogeneous_operands(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[
         ]
         found = [_degree(*pair) for pair in zip(*runs, strict=True)]
         if None not in found:
-            return chosen, [degree for degree in found if degree is not None]
+            degrees = [degree for degree in found if degree is not None]
+            if len(chosen) == sum(isinstance(leaf, Tensor) for leaf in leaves):
+                known[key] = chosen, degrees
+            return chosen, degrees
     return equal, None
+
+
+def _outline(leaf: Any) -> Any:
+    return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else (type(leaf), str(leaf))
 
 
 def replace_leaves(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -160,5 +162,5 @@ def test_attention_is_taken_apart() -> None:
     )
     program = Program(("q", "k", "v"), (call,), Ref("r"))
     shown = {float(run.leaves[0]) for run in Referee(program, (q, k, v)).reordered_runs}
-    assert any(value != value for value in shown)  # infinity less infinity
-    assert 1.0 < min(value for value in shown if value == value) < 2.0
+    assert any(math.isnan(value) for value in shown)  # infinity less infinity
+    assert any(1.0 < value < 1.1 for value in shown)
