@@ -46,8 +46,9 @@ from torchstone.conformance.oracle.ulp import precision, representable
 
 MAX_DEPTH = 20
 
-CheckedDecompositions: TypeAlias = dict[tuple[Any, ...], bool]
-"""Which decompositions stand for their ops, in more steps than one: by place in the program, op, shapes and dtypes."""
+CheckedDecompositions: TypeAlias = dict[tuple[Any, ...], Any]
+"""Which decompositions stand for their ops, in more steps than one: by place in the program, op, shapes and dtypes. And
+what else is found of ops whatever the numbers of their operands (scaling.py)."""
 
 
 class RandomRounding(ComputingMode):
