@@ -26,12 +26,17 @@ def _plain(a: Tensor) -> bool:
 
 
 def eliminated_by_the_last(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
-    """Gaussian elimination, the pivot the last of the largest, where LAPACK's is the first."""
-    if not pivot or a.is_complex() or not _plain(a):
+    """Gaussian elimination, the pivot the last of the largest, where LAPACK's is the first.
+
+    A matrix that is singular by one of the two alone is left to eager: rounding decides that.
+    """
+    if not pivot or not _plain(a):
         return NotImplemented
     found = [_eliminated(each) for each in a.reshape(-1, *a.shape[-2:])]
     factors, pivots, info = (torch.stack(part) for part in zip(*found, strict=True))
     batch = a.shape[:-2]
+    if not torch.equal(info.reshape(batch) == 0, torch.ops.aten.linalg_lu_factor_ex(a)[2] == 0):
+        return NotImplemented
     return factors.reshape(a.shape), pivots.reshape(*batch, -1), info.reshape(batch)
 
 

@@ -35,6 +35,7 @@ from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.oracle.ambiguity.infinity_sign import infinity_sign_ambiguity
 from torchstone.conformance.oracle.ambiguity.overwrites import overwrite_ambiguity
 from torchstone.conformance.oracle.ambiguity.phases import phase_ambiguity
+from torchstone.conformance.oracle.ambiguity.pivots import pivot_ambiguity
 from torchstone.conformance.oracle.ambiguity.saturation import saturation_ambiguity
 from torchstone.conformance.oracle.ambiguity.saved_statistics import statistics_ambiguity
 from torchstone.conformance.oracle.ambiguity.ties import TieBreaking, breakings
@@ -171,6 +172,7 @@ _AMBIGUITIES = (
     zero_factor_ambiguity,
     saturation_ambiguity,
     overwrite_ambiguity,
+    pivot_ambiguity,
     phase_ambiguity,
 )
 

@@ -216,6 +216,19 @@ FACTORIZATIONS = Trait(
     waives=True,
 )
 
+PIVOTS = Trait(
+    "Takes the largest row for the pivot",
+    Names.ATEN,
+    each("linalg_lu_factor_ex linalg_lu"),
+    reason="Of several rows that may be the pivot, any may, and factors and gradients follow from which it is.",
+    effect=(
+        "A backend whose results tell the order of the rows is right beside eager by that order, if no multiplier is "
+        "larger than 1."
+    ),
+    read_by=("conformance.oracle.ambiguity.pivots",),
+    waives=True,
+)
+
 MANY_RIGHT_ANSWERS = Trait(
     "Has many right answers, or one that hangs on a threshold",
     Names.PUBLIC,
