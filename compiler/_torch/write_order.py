@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from torchstone.compiler._torch.modes import DisableTorchFunction, no_dispatch_modes
-from torchstone.compiler._torch.names import uses
 from torchstone.compiler._torch.operators import base_name, schema_of
 from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.compiler._torch.tensors import storage_key
@@ -42,9 +41,10 @@ def _meet_elsewhere(written: torch.Tensor, read: torch.Tensor) -> bool:
     if written.dtype != read.dtype:
         return False
     outlines = [(tuple(t.shape), tuple(t.stride()), (t.storage_offset(),)) for t in (written, read)]
-    if outlines[0] == outlines[1]:
+    plain = _without_symbols(outlines)  # to compare symbols would be to guard on them
+    if plain[0] == plain[1]:
         return False
-    (shape, strides, offset), (size, steps, first) = _without_symbols(outlines)
+    (shape, strides, offset), (size, steps, first) = plain
     if len(size) <= len(shape) and all(n in (1, m) for n, m in zip(size[::-1], shape[::-1], strict=False)):
         # Element by element, each operand as large as the result.
         steps = (*[0] * (len(shape) - len(size)), *(0 if n == 1 else step for n, step in zip(size, steps, strict=True)))
@@ -55,7 +55,6 @@ def _meet_elsewhere(written: torch.Tensor, read: torch.Tensor) -> bool:
         return bool(torch.isin(elsewhere, places).any())
 
 
-@uses("torch.SymInt.node")
 def _without_symbols(outlines: list[tuple[tuple[Any, ...], ...]]) -> list[tuple[tuple[int, ...], ...]]:
     """Sizes, strides and offsets with a number for each symbol, as an example."""
     exprs = [[[n.node.expr if isinstance(n, torch.SymInt) else n for n in part] for part in each] for each in outlines]
