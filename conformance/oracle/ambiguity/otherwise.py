@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,20 @@ def otherwise(other: Referee, expected: Any, actual: Any) -> Iterator[tuple[Refe
     if len(leaves) == len(outputs) + len(actual.inputs):
         wanted = replace(expected, outputs=leaves[: len(outputs)], inputs=tuple(leaves[len(outputs) :]))
         yield other, wanted, replace(actual, outputs=outputs)
+
+
+def otherwise_if_made(
+    mode: Callable[[], Any], referee: Referee, expected: Any, actual: Any
+) -> Iterator[tuple[Referee, Any, Any]]:
+    """As ``otherwise``, of runs inside such a mode, if in eager's run it has ``made`` anything otherwise."""
+    tried = mode()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), tried:
+            referee.program(*referee.args())
+    except Exception:  # what eager does not run under a mode, it has but one answer for
+        return
+    if tried.made:
+        yield from otherwise(referee.inside(mode), expected, actual)
 
 
 def otherwise_where_shown(other: Referee, expected: Any, actual: Any) -> Iterator[tuple[Referee, Any, Any]]:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.operators import schema_of
-from torchstone.conformance.oracle.ambiguity.otherwise import otherwise
+from torchstone.conformance.oracle.ambiguity.otherwise import otherwise_if_made
 from torchstone.conformance.oracle.equality import same_bits, same_values
 from torchstone.conformance.oracle.op_traits.right_answers import OVERWRITES
 from torchstone.conformance.oracle.op_traits.trait import Implementations
@@ -133,11 +133,4 @@ def overwrite_ambiguity(referee: Referee, expected: Any, actual: Any) -> Iterato
     run and the backend's, as flat lists."""
     shown = [*flatten(actual.outputs), *actual.inputs]
     for mode in (partial(OtherWrites, shown), OtherWrites):
-        tried = mode()
-        try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]), tried:
-                referee.program(*referee.args())
-        except Exception:  # what eager does not run under a mode, it has but one answer for
-            return
-        if tried.made:
-            yield from otherwise(referee.inside(mode), expected, actual)
+        yield from otherwise_if_made(mode, referee, expected, actual)

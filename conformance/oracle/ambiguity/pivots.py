@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.modes import ComputingMode
-from torchstone.conformance.oracle.ambiguity.otherwise import otherwise
+from torchstone.conformance.oracle.ambiguity.otherwise import otherwise_if_made
 from torchstone.conformance.oracle.op_traits.right_answers import PIVOTS
 from torchstone.conformance.oracle.op_traits.trait import Implementations
 from torchstone.conformance.oracle.pytree import dense, flatten
@@ -123,12 +123,4 @@ def _eliminated(matrix: Tensor) -> Tensor:
 def pivot_ambiguity(referee: Referee, expected: Any, actual: Any) -> Iterator[tuple[Referee, Any, Any]]:
     """Eager with the backend's pivots, if the program has such: the referee, eager's run and the backend's."""
     shown = [*flatten(actual.outputs), *actual.inputs]
-    mode = partial(ShownPivots, shown)
-    tried = mode()
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), tried:
-            referee.program(*referee.args())
-    except Exception:  # what eager does not run under a mode, it has but one answer for
-        return
-    if tried.made:
-        yield from otherwise(referee.inside(mode), expected, actual)
+    return otherwise_if_made(partial(ShownPivots, shown), referee, expected, actual)
