@@ -49,14 +49,14 @@ class GapFunction:
 
     def possible(self, value: float) -> bool:
         """Whether a number lies in an interval, or as near to one as roundings of the steps after the jump go."""
-        room = (
-            8 * tolerance(self.x.dtype).ulps * max(_ulp(end, self.x.dtype) for pair in self.intervals for end in pair)
-        )
+        room = _room(self.intervals, self.x.dtype)
         return any(low - room <= value <= high + room for low, high in self.intervals)
 
 
-def _ulp(value: float, dtype: torch.dtype) -> float:
-    return float(ulp(torch.tensor(abs(value), dtype=torch.float64), dtype))
+def _room(intervals: Intervals, dtype: torch.dtype) -> float:
+    """How far four steps take a number beside the intervals, each off by its tolerance."""
+    largest = max(abs(end) for pair in intervals for end in pair)
+    return 4 * tolerance(dtype).ulps * float(ulp(torch.tensor(largest, dtype=torch.float64), dtype))
 
 
 Family = Callable[[Builder, Ref, Ref, float], tuple[Ref, Intervals]]
@@ -158,4 +158,5 @@ def gap_function(seed: int) -> GapFunction:
     if rng.random() < 0.25:  # beside something large, which has nothing to do with it
         out = b("cat", [out, b("mul", Ref("x"), 5e3)])
     x = (0.1 + 0.4 * x).to(dtype)
-    return GapFunction(family, b.program(out), x, [(of(low), of(high)) for low, high in intervals])
+    room = _room(intervals, dtype)  # which the function that rises may make larger
+    return GapFunction(family, b.program(out), x, [(of(low - room), of(high + room)) for low, high in intervals])
