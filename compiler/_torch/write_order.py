@@ -38,21 +38,25 @@ def order_decides(func: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _meet_elsewhere(written: torch.Tensor, read: torch.Tensor) -> bool:
-    if written.dtype != read.dtype:
-        return False
     outlines = [(tuple(t.shape), tuple(t.stride()), (t.storage_offset(),)) for t in (written, read)]
     plain = _without_symbols(outlines)  # to compare symbols would be to guard on them
-    if plain[0] == plain[1]:
+    if plain[0] == plain[1] and written.itemsize == read.itemsize:
         return False
     (shape, strides, offset), (size, steps, first) = plain
     if len(size) <= len(shape) and all(n in (1, m) for n, m in zip(size[::-1], shape[::-1], strict=False)):
         # Element by element, each operand as large as the result.
         steps = (*[0] * (len(shape) - len(size)), *(0 if n == 1 else step for n, step in zip(size, steps, strict=True)))
         size = shape
+    # Elements of two dtypes (``x.view(torch.int16)``, ``x.real``) are counted in pieces of the smaller one.
+    piece = min(written.itemsize, read.itemsize)
+    pieces, parts = written.itemsize // piece, read.itemsize // piece
     with DisableTorchFunction(), no_dispatch_modes():
-        places, others = _addresses(shape, strides, *offset), _addresses(size, steps, *first)
-        elsewhere = others if others.shape != places.shape else others[others != places]
-        return bool(torch.isin(elsewhere, places).any())
+        places, others = _addresses(shape, strides, *offset) * pieces, _addresses(size, steps, *first) * parts
+        written_pieces, read_parts = (at.unsqueeze(-1) + torch.arange(n) for at, n in ((places, pieces), (others, parts)))
+        if others.shape == places.shape:
+            own = (read_parts >= places.unsqueeze(-1)) & (read_parts < places.unsqueeze(-1) + pieces)
+            read_parts = read_parts[~own]
+        return bool(torch.isin(read_parts, written_pieces).any())
 
 
 def _without_symbols(outlines: list[tuple[tuple[Any, ...], ...]]) -> list[tuple[tuple[int, ...], ...]]:

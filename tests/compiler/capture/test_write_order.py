@@ -19,6 +19,8 @@ SHIFTED = {
     "one column for all": lambda x: x.div_(x[:, :1]),
     "the last column for all": lambda x: x.div_(x[:, -1:]),
     "transposed": lambda x: x[:, :3].copy_(x[:, :3].mT),
+    "halves by their wholes": lambda x: x.view(torch.int16)[:, 1:5].copy_(x.view(torch.int32)),
+    "wholes by their halves": lambda x: x.view(torch.int32)[:, 1:].copy_(x.view(torch.int16)[:, :3]),
     "of a list": lambda x: torch._foreach_add_([x[:, 1:]], [x[:, :-1]]),
 }
 APART = {
@@ -27,6 +29,8 @@ APART = {
     "the other half": lambda x: x[:, :2].sub_(x[:, 2:]),
     "every other column": lambda x: x[:, ::2].sub_(x[:, 1::2]),
     "one column for the others": lambda x: x[:, 1:].div_(x[:, :1]),
+    "its own bits": lambda x: x.view(torch.int32).copy_(x),
+    "halves by other wholes": lambda x: x.view(torch.int16)[:, :2].copy_(x.view(torch.int32)[:, 2:]),
     "a copy": lambda x: x[:, 1:].add_(x[:, :-1].clone()),
 }
 

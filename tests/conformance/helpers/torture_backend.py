@@ -37,12 +37,14 @@ class Unprintable(Exception):
     def __str__(self):
         raise RuntimeError("no text for you")
 
+SLEEP = 600
+"""Seconds that children sleep."""
+
 
 class Stubborn(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         raise RuntimeError("no function takes me")
-
 
 class Torture:
     name = "torture"
@@ -318,7 +320,7 @@ class Torture:
     # -- the harness's own --------------------------------------------------------------------------------------
 
     def close_channel(self):
-        os.closerange(3, 256)
+        os.closerange(0, 256)
 
     def write_everywhere(self):
         self._write(b"\xff" * 100)
@@ -357,13 +359,13 @@ class Torture:
         os.fork()
 
     def child(self):
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({SLEEP})"])
 
     def daemon(self):
         """Leave the session, have another parent, close everything, forget the environment."""
         code = (
             "import os, time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
-            "os.closerange(0, 256)\ntime.sleep(600)"
+            f"os.closerange(0, 256)\ntime.sleep({SLEEP})"
         )
         subprocess.run([sys.executable, "-c", code], env={}, check=True)
 
