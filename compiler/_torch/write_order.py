@@ -52,7 +52,9 @@ def _meet_elsewhere(written: torch.Tensor, read: torch.Tensor) -> bool:
     pieces, parts = written.itemsize // piece, read.itemsize // piece
     with DisableTorchFunction(), no_dispatch_modes():
         places, others = _addresses(shape, strides, *offset) * pieces, _addresses(size, steps, *first) * parts
-        written_pieces, read_parts = (at.unsqueeze(-1) + torch.arange(n) for at, n in ((places, pieces), (others, parts)))
+        written_pieces, read_parts = (
+            at.unsqueeze(-1) + torch.arange(n) for at, n in ((places, pieces), (others, parts))
+        )
         if others.shape == places.shape:
             own = (read_parts >= places.unsqueeze(-1)) & (read_parts < places.unsqueeze(-1) + pieces)
             read_parts = read_parts[~own]

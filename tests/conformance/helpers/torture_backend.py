@@ -27,6 +27,8 @@ from torchstone.conformance.runner.frames import encode_frame
 NOT_DEEDS = ("name", "available", "versions", "compile", "compiled", "leaked")
 HANGING = "hanging"
 """The file in a worker's temporary folder that says that it hangs from here on."""
+SLEEP = 600
+"""Seconds that children sleep."""
 
 
 class Odd(BaseException):
@@ -37,14 +39,12 @@ class Unprintable(Exception):
     def __str__(self):
         raise RuntimeError("no text for you")
 
-SLEEP = 600
-"""Seconds that children sleep."""
-
 
 class Stubborn(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         raise RuntimeError("no function takes me")
+
 
 class Torture:
     name = "torture"
@@ -320,7 +320,7 @@ class Torture:
     # -- the harness's own --------------------------------------------------------------------------------------
 
     def close_channel(self):
-        os.closerange(0, 256)
+        os.closerange(3, 256)
 
     def write_everywhere(self):
         self._write(b"\xff" * 100)
