@@ -6,6 +6,7 @@ others the body is put in its place, which is written once, in `compiler/transfo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -152,6 +153,31 @@ def _sigmoid_infer(*types: TensorType) -> tuple[TensorType, ...]:
     return types
 
 
+def _gelu_infer(x: TensorType, *, approximate: str) -> tuple[TensorType, ...]:
+    check(x.dtype.is_float and x.dtype.bits >= 32, "gelu", f"takes float of 32 bits or more, got {x}")
+    check(approximate in ("none", "tanh"), "gelu", f"approximate must be none or tanh, got {approximate}")
+    return (x,)
+
+
+def _gelu(x: Any, *, approximate: str) -> Any:
+    import torch
+
+    if approximate == "tanh":
+        return x / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return x / 2 * torch.erfc(-math.sqrt(0.5) * x)  # 1 + erf cancels, and eager's library has inf * 0 for inf
+
+
+def _softmax_infer(x: TensorType, *, dim: int) -> tuple[TensorType, ...]:
+    check(x.dtype.is_float and x.dtype.bits >= 32, "softmax", f"takes float of 32 bits or more, got {x}")
+    check(0 <= dim < x.rank, "softmax", f"dim {dim} is none of {x}")
+    check(x.shape[dim] != 0, "softmax", f"no elements have no largest one, got {x} along {dim}")
+    return (x,)
+
+
+def _softmax(x: Any, *, dim: int) -> Any:
+    return x.softmax(dim)
+
+
 def _sigmoid(x: Any) -> Any:
     import torch
 
@@ -190,6 +216,30 @@ def _batch_norm(x: Any, *channels: Any, eps: float, dim: int) -> Any:
     return (x - mean) * (variance + eps).rsqrt() * weight + bias
 
 
+def _normalize_infer(
+    x: TensorType, *affine: TensorType, dims: tuple[int, ...], eps: float
+) -> tuple[TensorType, ...]:  # fmt: skip
+    check(x.dtype.is_float and x.dtype.bits >= 32, "normalize", f"takes float of 32 bits or more, got {x}")
+    ordered = [*dims] == sorted({*dims}) and all(0 <= d < x.rank for d in dims)
+    check(ordered and bool(dims), "normalize", f"dims {list(dims)} must be some of {x}, in order")
+    check(len(affine) <= 2, "normalize", f"takes 1 to 3 operands, got {1 + len(affine)}")
+    wanted = TensorType(tuple(x.dims[d] for d in dims), x.dtype)
+    for other in affine:
+        fits = other.dtype == x.dtype and other.shape == wanted.shape
+        check(fits, "normalize", f"wants {wanted} beside {x}, got {other}")
+    return (x,)
+
+
+def _normalize(x: Any, *affine: Any, dims: tuple[int, ...], eps: float) -> Any:
+    centered = x - x.mean(dims, keepdim=True)
+    out = centered * ((centered**2).mean(dims, keepdim=True) + eps).rsqrt()
+    shape = [size if d in dims else 1 for d, size in enumerate(x.shape)]
+    for index, other in enumerate(affine):
+        other = other.reshape(shape)
+        out = out + other if index else out * other
+    return out
+
+
 def _row(
     name: str, doc: str, arity: int | None, infer: Callable[..., Any], evaluate: Callable[..., Any],
     attributes: tuple[str, ...] = (), elementwise: bool = False,
@@ -224,7 +274,22 @@ ROWS = (
         "each along dim.",
         5, _batch_norm_infer, _batch_norm, ("eps", "dim"),
     ),
+    _row(
+        "normalize",
+        "x, and weight [x.shape[d] for d in dims] and bias, or weight alone, or neither: (x - mean) / "
+        "sqrt(variance + eps) * weight + bias, where mean is that of x over dims, and variance that of (x - mean)².",
+        None, _normalize_infer, _normalize, ("dims", "eps"),
+    ),
+    _row(
+        "softmax", "e**(x - m) over the sum of these along dim, where m is the largest element along dim.",
+        1, _softmax_infer, _softmax, ("dim",),
+    ),
     _row("sigmoid", "1 / (1 + e**-x).", 1, _sigmoid_infer, _sigmoid, elementwise=True),
+    _row(
+        "gelu",
+        "x/2 (1 + erf(x/√2)); with approximate tanh, x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))).",
+        1, _gelu_infer, _gelu, ("approximate",), elementwise=True,
+    ),
     _row(
         "clamp", "low where x is below it, high where x is above it, else x: a NaN stays, and a zero keeps its sign.",
         1, _clamp_infer, _clamp, ("low", "high"), elementwise=True,

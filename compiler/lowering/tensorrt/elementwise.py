@@ -67,6 +67,12 @@ def sigmoid(n: Network, op: Operation, x: Any) -> Any:
     return n.activation("SIGMOID", x)
 
 
+@lowers("gelu", "activation GELU_ERF or GELU_TANH", frozenset({"FLOAT"}))
+def gelu(n: Network, op: Operation, x: Any) -> Any:
+    """The two are documented as eager's formulas, which cancel below 0 as these do."""
+    return n.activation("GELU_TANH" if op.attributes["approximate"] == "tanh" else "GELU_ERF", x)
+
+
 @lowers("select", "select", rules.LAYERS["Select"])
 def select(n: Network, op: Operation, predicate: Any, a: Any, b: Any) -> Any:
     return n.select(predicate, a, b)

@@ -1,4 +1,4 @@
-"""Batch normalization as a scale layer, where statistics and parameters are known: its weights are no tensors."""
+"""Normalization layers; and batch normalization as a scale layer, where statistics and parameters are known."""
 
 from __future__ import annotations
 
@@ -40,3 +40,21 @@ def batch_norm(n: Network, op: Operation, x: Held, *_: Held) -> Held:
     if x.shape != value.shape:
         tensor = n.expand(tensor, x.shape, value.shape)
     return Held(value.shape, n.scale(n.told(tensor, value.shape), *known))
+
+
+def _not_taken(op: Operation) -> str | None:
+    x, dims = next(op.values), op.attributes["dims"]
+    if 0 in dims:
+        return "TensorRT has the batch in the first dim"
+    known = all(isinstance(x.shape[d], int) and x.shape[d] for d in dims)
+    return None if known else f"TensorRT normalizes over elements of a known number, got {x.type} over {list(dims)}"
+
+
+@lowers("normalize", "normalization", frozenset({"FLOAT"}), _not_taken)
+def normalize(n: Network, op: Operation, x: Any, *affine: Any) -> Any:
+    """A weight of 1 and a bias of -0 leave each number as it is, zeros of both signs too."""
+    dims, given = op.attributes["dims"], list(op.values)
+    shape = [size if d in dims else 1 for d, size in enumerate(given[0].shape)]
+    params = [n.reshape(param, value.shape, shape) for param, value in zip(affine, given[1:], strict=True)]
+    params += [n.constant(value, shape, "FLOAT") for value in (1.0, -0.0)[len(params) :]]
+    return n.add("normalization", x, *params, sum(1 << d for d in dims), epsilon=op.attributes["eps"])

@@ -34,6 +34,14 @@ def reduce(n: Network, op: Operation, x: Any) -> Any:
     return out
 
 
+@lowers("softmax", "softmax", frozenset({"FLOAT"}))
+def softmax(n: Network, op: Operation, x: Any) -> Any:
+    """SoftMax's formula leaves open what infinity over infinity is: what has an infinite maximum is NaN in FlatIR."""
+    dim = op.attributes["dim"]
+    highest = n.reduce("MAX", x, (dim,), keep=True)
+    return n.binary("SUM", n.add("softmax", x, axes=1 << dim), n.binary("SUB", highest, highest))
+
+
 def _logical(n: Network, kind: str, x: Any, dims: Sequence[int]) -> Any:
     """Reduce takes no BOOL. Count: "or" is "some are true", "and" is "none is false"; right for no elements too."""
     count = n.reduce("SUM", n.cast(n.unary("NOT", x) if kind == "and" else x, "INT32"), dims)

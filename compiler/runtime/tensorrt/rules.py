@@ -58,6 +58,7 @@ LAYERS: dict[str, frozenset[str]] = {
     "Gather": ANY,
     "Identity": ANY,
     "MatrixMultiply": FLOATS,
+    "Normalization": FLOATS,
     "Pooling": FLOATS,
     "Reduce": NUMBERS,  # IReduceLayer: "a reduction across a non-bool tensor"
     "Scale": SINGLE_HALF,

@@ -37,6 +37,8 @@ class Transcript:
         """Return a value as JSON. Each kind has a form of its own: what differs for TensorRT differs here."""
         if value is None or type(value) in (bool, int, str):
             return value
+        if type(value) is float:
+            return {"float": value.hex()}
         if isinstance(value, list | tuple):
             return [self._said(item) for item in value]
         if isinstance(value, Mapping):

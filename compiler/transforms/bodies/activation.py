@@ -27,3 +27,14 @@ def sigmoid(b: Expander, x: Value) -> Value:
         return b.cast(b.sigmoid(b.cast(x, wide)), x.dtype)
     one = const(b, x, 1)
     return b.div(one, b.add(one, b.exp(b.neg(x))))
+
+
+@body("flat.gelu")
+def gelu(b: Expander, x: Value, *, approximate: str) -> Value:
+    """By erfc, which does not cancel below 0, as 1 + erf does."""
+    if approximate == "none":
+        return b.mul(b.mul(x, const(b, x, 0.5)), b.erfc(b.mul(x, const(b, x, -math.sqrt(0.5)))))
+    cube = b.mul(b.mul(x, x), x)
+    inner = b.add(x, b.mul(const(b, x, 0.044715), cube))
+    tanh = b.tanh(b.mul(const(b, x, math.sqrt(2 / math.pi)), inner))
+    return b.mul(b.mul(const(b, x, 0.5), x), b.add(const(b, x, 1), tanh))

@@ -27,8 +27,9 @@ CLASSES = (
     "IOptimizationProfile", "ITensor", "ITimingCache", "Logger", "Runtime", "Dims", "Permutation", "Weights", "ILayer",
     "IActivationLayer", "ICastLayer", "IConcatenationLayer", "IConstantLayer", "IConvolutionLayer", "ICumulativeLayer",
     "IDeconvolutionLayer", "IEinsumLayer", "IElementWiseLayer", "IFillLayer", "IGatherLayer", "IIdentityLayer",
-    "IMatrixMultiplyLayer", "IPoolingLayer", "IReduceLayer", "IResizeLayer", "IScaleLayer", "IScatterLayer",
-    "ISelectLayer", "IShapeLayer", "IShuffleLayer", "ISliceLayer", "ISoftMaxLayer", "ITopKLayer", "IUnaryLayer",
+    "IMatrixMultiplyLayer", "INormalizationLayer", "IPoolingLayer", "IReduceLayer", "IResizeLayer", "IScaleLayer",
+    "IScatterLayer", "ISelectLayer", "IShapeLayer", "IShuffleLayer", "ISliceLayer", "ISoftMaxLayer", "ITopKLayer",
+    "IUnaryLayer",
 )  # fmt: skip
 ENUMS = (
     "ActivationType", "BuilderFlag", "CumulativeOperation", "DataType", "ElementWiseOperation", "FillOperation",

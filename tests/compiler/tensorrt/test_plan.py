@@ -43,6 +43,12 @@ def convolved(net: Any, x: Any) -> Any:
     return layer
 
 
+def normalized(net: Any, x: Any) -> Any:
+    layer = net.add_normalization(x, *[ones(net, np.float32, 1, 1, 3, 3)] * 2, 12)
+    layer.epsilon = 1e-3
+    return layer
+
+
 def filled(net: Any, x: Any) -> Any:
     layer = net.add_fill((3,), trt.FillOperation.LINSPACE, F)
     layer.set_input(1, ones(net, np.float32))
@@ -62,6 +68,7 @@ LAYERS: dict[str, Callable[[Any, Any], Any]] = {
     "matrix_multiply": lambda n, x: n.add_matrix_multiply(
         x, trt.MatrixOperation.NONE, x, trt.MatrixOperation.TRANSPOSE
     ),
+    "normalization": normalized,
     "pooling": lambda n, x: n.add_pooling_nd(x, trt.PoolingType.AVERAGE, (2, 2)),
     "reduce": lambda n, x: n.add_reduce(x, trt.ReduceOperation.MAX, 6, True),
     "scale": lambda n, x: n.add_scale_nd(x, trt.ScaleMode.CHANNEL, four(), EMPTY, EMPTY, 1),

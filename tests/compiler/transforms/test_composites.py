@@ -102,6 +102,23 @@ def sigmoids() -> Iterator[Case]:
     yield "sigmoid", (torch.empty(0),), {}
 
 
+def gelus() -> Iterator[Case]:
+    for dtype, approximate in itertools.product((torch.float32, torch.float64), ("none", "tanh")):
+        yield "gelu", (special(dtype),), {"approximate": approximate}
+        yield "gelu", (numbers(7, 9).mul(3).to(dtype),), {"approximate": approximate}
+    yield "gelu", (torch.empty(0, 3),), {"approximate": "none"}
+
+
+def softmaxes() -> Iterator[Case]:
+    """Rows with a NaN, infinities, nothing but one of these; numbers that overflow by themselves; no elements."""
+    rows = torch.tensor([math.nan, math.inf, -math.inf, 3e38, -3e38, 0.0, 200.0])
+    pairs = torch.cartesian_prod(rows, rows, rows)
+    for x in (numbers(3, 5, 4), numbers(6, 1, 2) * 100, pairs, marked(numbers(2, 3, 7)), torch.empty(0, 3, 2)):
+        for dim, dtype in itertools.product(range(x.dim()), (torch.float32, torch.float64)):
+            if x.shape[dim]:
+                yield "softmax", (x.to(dtype),), {"dim": dim}
+
+
 def batch_norms() -> Iterator[Case]:
     """Channels in the second dim and in the last; values and parameters that are no numbers; no elements."""
     for shape, dim, special_values in itertools.product(((2, 4, 3, 5), (3, 4), (0, 4, 2)), (1, -1), (False, True)):
@@ -114,8 +131,20 @@ def batch_norms() -> Iterator[Case]:
             yield "batch_norm", tuple(v.to(dtype) for v in (x, *channels)), {"eps": 1e-5, "dim": dim}
 
 
+def normalizations() -> Iterator[Case]:
+    """Over the last dims and one in the middle, with parameters or without; values that are no numbers; no elements."""
+    wholes = (((3, 5), (1,)), ((2, 3, 4), (1, 2)), ((2, 3, 4), (1,)), ((4, 6), (0, 1)), ((0, 3), (1,)), ((2, 1), (1,)))
+    for (shape, dims), count, special_values in itertools.product(wholes, range(3), (False, True)):
+        params = [numbers(*(shape[d] for d in dims), seed=seed) for seed in (1, 2)][:count]
+        x = marked(numbers(*shape)) if special_values else numbers(*shape) * 3 + 1
+        for dtype in (torch.float32, torch.float64):
+            yield "normalize", tuple(v.to(dtype) for v in (x, *params)), {"dims": dims, "eps": 1e-5}
+    yield "normalize", (torch.tensor([[-0.0, 1.0, -1.0]]),), {"dims": (1,), "eps": 1e-5}
+
+
 CASES = {
-    "batch_norm": [*batch_norms()],
+    "batch_norm": [*batch_norms()], "gelu": [*gelus()], "softmax": [*softmaxes()],
+    "normalize": [*normalizations()],
     "convolution": [*convolutions()], "clamp": [*clamps()], "sigmoid": [*sigmoids()],
     "max_pool": [*pools("max_pool")], "average_pool": [*pools("average_pool")],
 }  # fmt: skip
@@ -177,9 +206,9 @@ def test_native_is_the_body(target: str, name: str, every: int) -> None:
 
 # What each target has whole.
 NATIVE = {
-    "tosa": tuple(name for name in CASES if name != "batch_norm"),
-    "stablehlo": tuple(CASES),
-    "tensorrt": ("convolution", "sigmoid", "max_pool", "average_pool", "batch_norm"),
+    "tosa": ("convolution", "clamp", "sigmoid", "max_pool", "average_pool"),
+    "stablehlo": ("convolution", "clamp", "sigmoid", "max_pool", "average_pool", "batch_norm"),
+    "tensorrt": ("convolution", "sigmoid", "max_pool", "average_pool", "batch_norm", "gelu", "softmax", "normalize"),
 }
 
 

@@ -196,4 +196,5 @@ class LayerType(IntEnum):
     SELECT = 30
     FILL = 31
     SCATTER = 37
+    NORMALIZATION = 45
     CUMULATIVE = 49

@@ -153,6 +153,15 @@ class INetworkDefinition:
     ) -> reduction.IMatrixMultiplyLayer | None:
         return self._add("addMatrixMultiply", lambda: reduction.IMatrixMultiplyLayer(self, input0, op0, input1, op1))
 
+    def add_normalization(
+        self, input: ITensor, scale: ITensor, bias: ITensor, axesMask: int,
+    ) -> reduction.INormalizationLayer | None:  # fmt: skip
+        return self._add(
+            "addNormalization",
+            lambda: reduction.INormalizationLayer(self, input, scale, bias, axesMask),
+            complete=False,
+        )
+
     def add_reduce(
         self, input: ITensor, op: e.ReduceOperation, axes: int, keep_dims: bool
     ) -> reduction.IReduceLayer | None:

@@ -182,18 +182,8 @@ def log_sigmoid(b: Expander, x: Value) -> tuple[Value, Value]:
 
 @expands("aten.gelu.default")
 def gelu(b: Expander, x: Value, approximate: str = "none") -> Value:
-    """x/2 (1 + erf(x/√2)), with erfc, which does not cancel below 0; or the documentation's tanh formula."""
-
-    def by_erf(x: Value) -> Value:
-        return b.mul(b.mul(x, const(b, x, 0.5)), b.erfc(b.mul(x, const(b, x, -math.sqrt(0.5)))))
-
-    def by_tanh(x: Value) -> Value:
-        cube = b.mul(b.mul(x, x), x)
-        inner = b.add(x, b.mul(const(b, x, 0.044715), cube))
-        tanh = b.tanh(b.mul(const(b, x, math.sqrt(2 / math.pi)), inner))
-        return b.mul(b.mul(const(b, x, 0.5), x), b.add(const(b, x, 1), tanh))
-
-    return pointwise(b, by_tanh if approximate == "tanh" else by_erf, x)
+    """x/2 (1 + erf(x/√2)), or the documentation's formula with tanh."""
+    return pointwise(b, lambda x: b.emit("gelu", x, approximate=approximate)[0], x)
 
 
 @expands("aten.glu.default")

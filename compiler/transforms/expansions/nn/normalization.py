@@ -20,10 +20,9 @@ def _shifted(b: Expander, x: Value, dim: int) -> Value:
 
 
 def _weights(b: Expander, x: Value, dim: int) -> Value:
-    """e**(x - max) * (1 / sum): the sum is at least 1, and one division a row is a tenth of one an element."""
-    power = b.exp(_shifted(b, x, dim))
-    total = b.reduce(power, "sum", (dim,))
-    return b.mul(power, kept(b, b.div(const(b, total, 1), total), x, (dim,)))
+    """The softmax along dim, in the compute dtype."""
+    (out,) = b.emit("softmax", b.cast(x, opmath(b.type.dtype)), dim=dim)
+    return out
 
 
 @expands("aten._softmax.default")
@@ -67,12 +66,11 @@ def safe_softmax(b: Expander, x: Value, dim: int, dtype: DType | None = None) ->
     return finish(b, b.select(kept(b, masked, x, (dim,)), const(b, out, 0), out))
 
 
-def _normalize(b: Expander, x: Value, dims: Sequence[int], eps: float) -> tuple[Value, Value, Value]:
-    """(x - mean) * rstd over dims, with mean and rstd = 1 / sqrt(var + eps), reduced."""
+def _normalize(b: Expander, x: Value, dims: Sequence[int], eps: float, *affine: Value) -> tuple[Value, Value, Value]:
+    """(x - mean) * rstd over dims, times a weight and plus a bias; and mean and rstd = 1 / sqrt(var + eps), reduced."""
+    (out,) = b.emit("normalize", x, *affine, dims=tuple(dims), eps=eps)
     spread, average = variance(b, x, dims, 0)
-    rstd = b.rsqrt(b.add(spread, const(b, spread, eps)))
-    centered = b.sub(x, kept(b, average, x, dims))
-    return b.mul(centered, kept(b, rstd, x, dims)), average, rstd
+    return out, average, b.rsqrt(b.add(spread, const(b, spread, eps)))
 
 
 def _affine(b: Expander, x: Value, weight: Value | None, bias: Value | None, dims: tuple[int, ...]) -> Value:
@@ -95,8 +93,11 @@ def layer_norm(
 ) -> tuple[Value, ...]:
     dims = tuple(range(x.rank - len(shape), x.rank))
     values = b.cast(x, opmath(x.dtype))
-    out, average, rstd = _normalize(b, values, dims, eps)
-    return finish(b, _affine(b, out, weight, bias, dims)), finish(b, average, 1), finish(b, rstd, 2)
+    affine = [b.cast(param, values.dtype) for param in (weight, bias) if param is not None and weight is not None]
+    out, average, rstd = _normalize(b, values, dims, eps, *affine)
+    if weight is None:
+        out = _affine(b, out, None, bias, dims)
+    return finish(b, out), finish(b, average, 1), finish(b, rstd, 2)
 
 
 @expands("aten.native_group_norm.default")

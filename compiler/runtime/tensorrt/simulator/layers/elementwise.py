@@ -6,6 +6,7 @@ lowering that relies on it is caught: MAX and MIN drop a NaN, integer division b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -114,12 +115,19 @@ class IUnaryLayer(ILayer):
 def _activation(kind: ActivationType) -> Callable[[Any], Any] | None:
     import torch
 
+    def by_erf(x: Any) -> Any:
+        return 0.5 * x * (1 + torch.erf(x * math.sqrt(0.5)))
+
+    def by_tanh(x: Any) -> Any:
+        return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (0.044715 * x**3 + x)))
+
     a = ActivationType
-    return {a.RELU: torch.relu, a.SIGMOID: torch.sigmoid, a.TANH: torch.tanh}.get(kind)
+    known = {a.RELU: torch.relu, a.SIGMOID: torch.sigmoid, a.TANH: torch.tanh, a.GELU_ERF: by_erf, a.GELU_TANH: by_tanh}
+    return known.get(kind)
 
 
 class IActivationLayer(ILayer):
-    """The activations without parameters: RELU, SIGMOID, TANH. Source: operators documentation, Activation."""
+    """RELU, SIGMOID, TANH, GELU_ERF and GELU_TANH. Source: operators documentation, Activation."""
 
     _TYPE, _KIND = LayerType.ACTIVATION, "Activation"
     _activation = Parameter(ActivationType)  # in the bindings it is ``type``, which hides that of the layer

@@ -156,7 +156,10 @@ class IMatrixMultiplyLayer(ILayer):
 
 
 class ISoftMaxLayer(ILayer):
-    """Softmax over the one dim of a bit mask. Source: operators documentation, SoftMax."""
+    """Softmax over the one dim of a bit mask. Source: operators documentation, SoftMax.
+
+    What stands beside an infinity is left open: here a number over infinity is 0.
+    """
 
     _TYPE, _KIND = LayerType.SOFTMAX, "SoftMax"
     axes = Parameter(int)
@@ -176,7 +179,50 @@ class ISoftMaxLayer(ILayer):
         import torch
 
         (dim,) = axes_of(self.axes, x.dim())
-        return (in_float(lambda t: torch.softmax(t, dim), x),)
+
+        def shares(x: Any) -> Any:
+            infinite, numbers = x == torch.inf, x.isnan().any(dim, keepdim=True).logical_not()
+            beside = torch.where(infinite, torch.nan, 0.0)
+            return torch.where(infinite.any(dim, keepdim=True) & numbers, beside, torch.softmax(x, dim))
+
+        return (in_float(shares, x),)
+
+
+class INormalizationLayer(ILayer):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the dims of a bit mask.
+
+    Source: NvInfer.h, INormalizationLayer, and the operators documentation, Normalization: scale and bias have the
+    sizes of those dims and 1 for the others.
+    """
+
+    _TYPE, _KIND = LayerType.NORMALIZATION, "Normalization"
+    axes = Parameter(int)
+    epsilon = Parameter(float)
+    num_groups = Parameter(int)
+
+    def __init__(self, network: Any, x: ITensor, scale: ITensor, bias: ITensor, axes: int) -> None:
+        super().__init__(network, (x, scale, bias))
+        self.axes, self.epsilon, self.num_groups = axes, 1e-5, 1
+
+    def _rule(self, x: Known, scale: Known, bias: Known) -> tuple[Known, ...]:
+        takes("normalization", rules.LAYERS["Normalization"], x)
+        require(self.num_groups == 1, "normalization: groups are not simulated")
+        axes = axes_of(self.axes, len(x.shape))
+        require(bool(axes), f"normalization: axes mask {self.axes:#b} must name dims of {x}")
+        shape = tuple(size if d in axes else 1 for d, size in enumerate(x.shape))
+        for name, given in (("scale", scale), ("bias", bias)):
+            fits = given.dtype == x.dtype and tuple(given.shape) == shape
+            require(fits, f"normalization: the {name} of {x} must have the sizes {list(shape)}, got {given}")
+        return (x,)
+
+    def _run(self, x: Any, scale: Any, bias: Any) -> tuple[Any, ...]:
+        axes = tuple(axes_of(self.axes, x.dim()))
+
+        def run(x: Any, scale: Any, bias: Any) -> Any:
+            centered = x - x.mean(axes, keepdim=True)
+            return centered / ((centered**2).mean(axes, keepdim=True) + self.epsilon).sqrt() * scale + bias
+
+        return (in_float(run, x, scale, bias),)
 
 
 class ICumulativeLayer(ILayer):
