@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torchstone.compiler.ir import DType, Value
+from torchstone.compiler.ir import DType, Value, product
 from torchstone.compiler.ir.dims import Dim, floordiv
 from torchstone.compiler.transforms.expansions.common import const, expand_dims, wrap_dim
-from torchstone.compiler.transforms.expansions.core.reduction import finish, kept, variance
+from torchstone.compiler.transforms.expansions.core.reduction import count, finish, kept, variance
 from torchstone.compiler.transforms.promotion import opmath
 from torchstone.compiler.transforms.rules import Expander, expands
 
@@ -67,9 +67,16 @@ def safe_softmax(b: Expander, x: Value, dim: int, dtype: DType | None = None) ->
 
 
 def _normalize(b: Expander, x: Value, dims: Sequence[int], eps: float, *affine: Value) -> tuple[Value, Value, Value]:
-    """(x - mean) * rstd over dims, times a weight and plus a bias; and mean and rstd = 1 / sqrt(var + eps), reduced."""
+    """(x - mean) * rstd over dims, times a weight and plus a bias; and mean and rstd = 1 / sqrt(var + eps), reduced.
+
+    The mean of no elements is 0, and their rstd NaN.
+    """
     (out,) = b.emit("normalize", x, *affine, dims=tuple(dims), eps=eps)
     spread, average = variance(b, x, dims, 0)
+    known = product([x.shape[d] for d in dims])
+    if not isinstance(known, int) or known == 0:
+        n = b.broadcast(count(b, x, dims, average.dtype), average.shape, ())
+        average = b.select(b.eq(n, const(b, n, 0)), const(b, n, 0), average)
     return out, average, b.rsqrt(b.add(spread, const(b, spread, eps)))
 
 
@@ -106,6 +113,8 @@ def group_norm(
     eps: float,
 ) -> tuple[Value, ...]:  # fmt: skip
     """Each group of channels normalized over its channels and positions. x may have any shape of as many elements."""
+    if isinstance(size, int) and size < 0:
+        raise b.unsupported(f"groups of {size} positions")  # eager takes them for an input without elements
     values = b.cast(x, opmath(x.dtype))
     grouped = b.reshape(values, (batch, groups, floordiv(channels, groups) * size))
     out, average, rstd = _normalize(b, grouped, (2,), eps)
@@ -215,10 +224,17 @@ def batch_norm_with_update(
     return finish(b, out), _result(b, average, 1), _result(b, rstd, 2), empty, *statistics
 
 
+def _of_one_dtype(b: Expander, grad: Value, output: Value) -> tuple[Value, Value]:
+    """Both in the compute dtype. Eager compares the dtypes only where there are elements."""
+    if grad.dtype != output.dtype:
+        raise b.unsupported(f"a gradient of {grad.dtype} for a result of {output.dtype}")
+    return b.cast(grad, opmath(grad.dtype)), b.cast(output, opmath(output.dtype))
+
+
 @expands("aten._softmax_backward_data.default")
 def softmax_backward(b: Expander, grad: Value, output: Value, dim: int, input_dtype: DType) -> Value:
     """(grad - sum(grad * output)) * output."""
-    g, y = (b.cast(v, opmath(v.dtype)) for v in (grad, output))
+    g, y = _of_one_dtype(b, grad, output)
     if not g.rank:
         return finish(b, b.mul(b.sub(g, b.mul(g, y)), y))
     dims = (wrap_dim(dim, g.rank),)
@@ -229,7 +245,7 @@ def softmax_backward(b: Expander, grad: Value, output: Value, dim: int, input_dt
 @expands("aten._log_softmax_backward_data.default")
 def log_softmax_backward(b: Expander, grad: Value, output: Value, dim: int, input_dtype: DType) -> Value:
     """grad - e**output * sum(grad)."""
-    g, y = (b.cast(v, opmath(v.dtype)) for v in (grad, output))
+    g, y = _of_one_dtype(b, grad, output)
     if not g.rank:
         return finish(b, b.sub(g, b.mul(b.exp(y), g)))
     dims = (wrap_dim(dim, g.rank),)

@@ -41,3 +41,19 @@ def test_groups_of_what_has_other_dims_than_it_is_said_to_have(agrees: Callable[
     weight, bias = torch.randn(6), torch.randn(6)
     agrees(lambda x: torch.native_group_norm(x, weight, bias, 1, 6, 3, 2, 0.5), torch.randn(18))
     agrees(lambda x: torch.native_group_norm(x, None, None, 2, 6, 3, 2, 0.5)[0], torch.randn(2, 3, 6))
+
+
+def test_of_no_elements_the_mean_is_0_and_the_deviation_nan(agrees: Callable[..., None]) -> None:
+    agrees(lambda x: torch.native_layer_norm(x, (2, 0), None, None, 0.25), torch.empty(5, 2, 0))
+    agrees(lambda x: torch.native_group_norm(x, None, None, 5, 2, 0, 1, 0.25), torch.empty(5, 2, 0))
+
+
+def test_groups_of_fewer_than_no_positions_are_refused() -> None:
+    with pytest.raises(Unsupported, match="groups of -2 positions"):
+        compile(lambda x: torch.native_group_norm(x, None, None, 0, 2, -2, 1, 0.25), (torch.empty(0, 2, 3),), "linalg")
+
+
+def test_a_gradient_of_another_dtype_than_the_softmax_is_refused() -> None:
+    grad, output = torch.empty(5, 0, dtype=torch.uint8), torch.empty(5, 0)
+    with pytest.raises(Unsupported, match="a gradient of u8 for a result of f32"):
+        compile(lambda g, y: torch._softmax_backward_data(g, y, -1, torch.float32), (grad, output), "linalg")
