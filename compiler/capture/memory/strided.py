@@ -31,6 +31,8 @@ def by_place(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Te
     x, size, stride = given["self"], given["size"], given["stride"]
     offset = given.get("storage_offset")
     offset = 0 if offset is None else offset
+    if any(s < 0 for s in size):
+        raise _refused(func, "a negative size")  # eager takes it where another size is 0
     empty = any(s == 0 for s in size)
     last = offset + sum((s - 1) * step for s, step in zip(size, stride, strict=True))
     if not x.is_contiguous() or x.storage_offset() != 0 or not (empty or last < x.numel()):

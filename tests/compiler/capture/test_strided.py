@@ -56,6 +56,7 @@ REFUSED: dict[str, Callable[[torch.Tensor], Any]] = {
     "a part of a tensor": lambda x: x[1:].as_strided((2, 2), (1, 2)),
     "past the tensor": lambda x: x[:1].as_strided((3, 4), (4, 1)),
     "a copy of a transposed tensor": lambda x: torch.as_strided_copy(x.t(), (2, 2), (1, 2)),
+    "a negative size": lambda x: torch.as_strided_copy(x, (-1, 0), (1, 1)),
     "written twice": lambda x: torch.as_strided_scatter(x, x[:2, :2], (2, 2), (1, 1)),
 }
 
