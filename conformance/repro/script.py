@@ -148,7 +148,7 @@ class _Main:
         call = [*seed, *(["given = inputs()"] if writes_seen else []), *call]
         if self._raises():
             only = self.compiler.flat and fails_before_run(self.verdict)
-            return [*definitions, *seed, *before, *([] if only else call), *found.right]
+            return [*definitions, *(seed if before else []), *before, *([] if only else call), *found.right]
         if self.verdict is not None and self.verdict.kind == Kind.ACCEPTED:
             first = before if self._resized else []  # which it takes
             return [*definitions, *seed, *first, *_accepted(call if first else [*before, *call])]
