@@ -83,10 +83,14 @@ class Held:
         before = getattr(s, when) or range(len(shape))
         return Held(shape, shuffle=replace(s, **{when: tuple(before[p] for p in permutation)}))
 
-    def reshaped(self, n: Network, op: Operation, shape: Shape) -> Held:
+    def reshaped(self, n: Network, op: Operation, full: Shape, shape: Shape) -> Held:
+        """A reshape from the sizes of the value, ``full``; a parameter is written in the sizes that it is read in."""
         if self.splat is not None:
             return Held((1,) * len(shape), splat=self.splat)
-        s, full = self._pending(n, op), next(op.values).shape
+        if self.parameter is not None and self.tensor is None:
+            known, dtype = self.parameter
+            return Held(shape, parameter=(known.reshape(shape), dtype))
+        s = self._pending(n, op)
         if s.second is not None or self.shape != full:
             s = Shuffle(n.expand(self.read(n), self.shape, full), full, op)
         return Held(shape, shuffle=replace(s, want=shape))

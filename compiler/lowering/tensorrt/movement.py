@@ -24,7 +24,7 @@ def broadcast(n: Network, op: Operation, x: Held) -> Held:
 
 @lowers("reshape", "shuffle", rules.LAYERS["Shuffle"], holds=True)
 def reshape(n: Network, op: Operation, x: Held) -> Held:
-    return x.reshaped(n, op, op.result.shape)
+    return x.reshaped(n, op, next(op.values).shape, op.result.shape)
 
 
 @lowers("transpose", "shuffle", rules.LAYERS["Shuffle"], holds=True)

@@ -50,11 +50,13 @@ def _not_taken(op: Operation) -> str | None:
     return None if known else f"TensorRT normalizes over elements of a known number, got {x.type} over {list(dims)}"
 
 
-@lowers("normalize", "normalization", frozenset({"FLOAT"}), _not_taken)
-def normalize(n: Network, op: Operation, x: Any, *affine: Any) -> Any:
+@lowers("normalize", "normalization", frozenset({"FLOAT"}), _not_taken, holds=True)
+def normalize(n: Network, op: Operation, x: Held, *affine: Held) -> Held:
     """A weight of 1 and a bias of -0 leave each number as it is, zeros of both signs too."""
-    dims, given = op.attributes["dims"], list(op.values)
-    shape = [size if d in dims else 1 for d, size in enumerate(given[0].shape)]
-    params = [n.reshape(param, value.shape, shape) for param, value in zip(affine, given[1:], strict=True)]
-    params += [n.constant(value, shape, "FLOAT") for value in (1.0, -0.0)[len(params) :]]
-    return n.add("normalization", x, *params, sum(1 << d for d in dims), epsilon=op.attributes["eps"])
+    (value, *params), dims = op.values, op.attributes["dims"]
+    shape = tuple(size if d in dims else 1 for d, size in enumerate(value.shape))
+    given = [held.reshaped(n, op, param.shape, shape).read(n) for held, param in zip(affine, params, strict=True)]
+    given += [n.constant(number, shape, "FLOAT") for number in (1.0, -0.0)[len(given) :]]
+    tensor = n.expand(x.read(n), x.shape, value.shape)
+    axes = sum(1 << d for d in dims)
+    return Held(value.shape, n.add("normalization", tensor, *given, axes, epsilon=op.attributes["eps"]))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from torchstone.compiler.driver import compile
 from torchstone.compiler.ir import TensorType, symbol
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import evaluate
@@ -194,3 +195,16 @@ def test_an_operand_that_is_more_than_a_transpose_is_made() -> None:
     assert got.endswith("// flat.contract")
     got = text(lambda b, x, y: product(b, x, b.broadcast(b.transpose(y, (1, 0)), (3, 4))), (2, 3), (4, 1))
     assert got.endswith("// flat.contract") and "SLICE" in got
+
+
+def test_a_frozen_parameter_is_written_in_the_sizes_it_is_read_in() -> None:
+    norms = torch.nn.Sequential(torch.nn.LayerNorm(4), torch.nn.GroupNorm(1, 3)).eval()
+    for parameter in norms.parameters():
+        torch.nn.init.normal_(parameter)
+    x = torch.randn(2, 3, 4)
+    exe = compile(norms, (x,), "tensorrt", freeze=True)
+    torch.testing.assert_close(exe(x), norms(x))
+    layers = exe.ir["tensorrt"].splitlines()
+    assert sum(" = SHUFFLE" in line for line in layers) == 2  # what is a group, and back
+    sizes = [line.partition("FLOAT")[2].partition(" = ")[0] for line in layers if " = CONSTANT" in line]
+    assert sizes == ["[1, 1, 4]"] * 2 + ["[1, 1, 12]"] * 2 + ["[1, 3, 1]"] * 2
