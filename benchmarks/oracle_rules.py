@@ -157,7 +157,6 @@ RULES: tuple[Rule, ...] = (
     Rule("between two runs, of float64", conditioning, "between_runs", never),
     Rule("search", conditioning, "attained", never),
     Rule("search: between two runs", search._Search, "_between", always(False)),
-    Rule("search: along the slope", search._Search, "_together", always(False)),
     Rule("search: density of runs", search._Search, "is_dense", never),
     Rule("programs that only select and move", Referee, "all_exact", always(False)),
     Rule("conversions out of range", compare, "undefined_elements", always((False, None))),

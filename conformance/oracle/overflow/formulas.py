@@ -79,6 +79,15 @@ def _layer_norm(form: Formula, steps: Callable[[], Any], given: dict[str, Any]) 
     return form(given["input"], mean, rstd, given.get("weight"), given.get("bias")), mean, rstd
 
 
+def _layer_norm_by_sums(steps: Callable[[], Any], given: dict[str, Any]) -> Any:
+    """Mean and variance as quotients of sums, which overflow where running ones do not."""
+    x, dims = given["input"], tuple(range(-len(given["normalized_shape"]), 0))
+    count = math.prod(given["normalized_shape"])
+    mean = x.sum(dims, keepdim=True) / count
+    rstd = (((x - mean) ** 2).sum(dims, keepdim=True) / count + given["eps"]).rsqrt()
+    return _documented(x, mean, rstd, given.get("weight"), given.get("bias")), mean, rstd
+
+
 def _softmax_gradient(steps: Callable[[], Any], given: dict[str, Any]) -> Any:
     grad, output = given["grad_output"], given["output"]
     return (grad - torch.sum(grad * output, given["dim"], keepdim=True)) * output
@@ -127,7 +136,9 @@ FORMULAS.register(
     "_batch_norm_with_update",
 )(tuple(functools.partial(_batch_norm, form) for form in _FORMS))
 FORMULAS.register("native_group_norm")(tuple(functools.partial(_group_norm, form) for form in _FORMS))
-FORMULAS.register("native_layer_norm")(tuple(functools.partial(_layer_norm, form) for form in _FORMS))
+FORMULAS.register("native_layer_norm")(
+    (*(functools.partial(_layer_norm, form) for form in _FORMS), _layer_norm_by_sums)
+)
 FORMULAS.register("_softmax_backward_data")((_softmax_gradient,))
 FORMULAS.register("_scaled_dot_product_flash_attention_for_cpu")((_attention_scaled_afterwards,))
 FORMULAS.register("addmm", "addmv", "baddbmm")((functools.partial(_product_scaled_first, False),))

@@ -1,25 +1,18 @@
 """Is a number a possible result? A search among runs of the rounding model for one that gives it.
 
-Runs whose roundings are drawn at random scatter over what a program may give. Next to each of them lie others, whose
-roundings differ a little. Where results follow roundings continuously, the slope tells which run gives the number, and
-a few steps find it. Where a function jumps, no run lies in between: ``sign(sin(1e8 * x))`` is 1 or -1 and nothing else,
-however far rounding strays, and ``1 + 0.1 * sin(3e8 * x)`` beside it is anything from 0.9 to 1.1 and never 0.
+Runs whose roundings are drawn at random scatter over what a program may give. Between two of them lie others, whose
+roundings are a mixture of theirs. Where results follow roundings continuously, the way from the nearest run below a
+number to the nearest above leads to a run that gives it. Where a function jumps, no run lies in between:
+``sign(sin(1e8 * x))`` is 1 or -1 and nothing else, however far rounding strays, and ``1 + 0.1 * sin(3e8 * x)`` beside
+it is anything from 0.9 to 1.1 and never 0.
 
-    roundings:   A - A' - A'' ------ B      from A towards another run B
-    results:     0.2  0.21  0.5             0.5 is found by the slope at A
-                -1.0 -1.0                   0.0 is not
-
-Nothing is wider than float64, so next to a run in float64 there is none. There the way between two runs is searched,
-where numbers that cancel leave a few units, all of which are on it. Else, and where the search comes to no end, a
-number has to lie as close to many runs as they lie to one another.
+Where no way leads to the number, it has to lie as close to many runs as these lie to one another.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Generator
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -30,18 +23,7 @@ from torchstone.conformance.oracle.reference.scatter import Scatter, one_run
 from torchstone.conformance.oracle.tolerances import MAX_SPACING_RATIO, Tolerance, real_dtype
 from torchstone.conformance.oracle.ulp import ulp
 
-STARTS = 32
-STARTS_OUTSIDE = 4
-"""From how many runs the search starts, for one number between them, and for one beyond them all."""
-TOGETHER = 8
-"""From how many of them at once."""
-SMALL_STEP = 2.0**-16
-"""Fraction of the way to another run: how far the step goes that tells the slope."""
 SEED_OF_SEARCH = 1 << 20
-SHORTER = 3
-"""How often a step that leads away from the number is made shorter."""
-SECANTS = 10
-"""How many steps by the slope are taken."""
 HALVINGS = 40
 """How often the way between two runs is halved: past the digits of float32, and some for what cancels."""
 STRAIGHT = 8
@@ -83,7 +65,7 @@ def attained(
             found |= left & search.is_dense(left)
             break
         element = int(torch.where(left, distance / search.unit, -1.0).argmax())
-        if not search.gives(element):
+        if not search.between(element):
             dense = search.is_dense(left)  # a branch of the function may be too short for a run to lie on it
             if not bool(dense[element]):
                 break
@@ -148,10 +130,6 @@ class _Samples:
         return self.taken >= BUDGET
 
 
-_Way: TypeAlias = Generator[Mix, "Tensor | None", bool]
-"""Steps of a search: asks for runs, is sent what they give, and ends with whether one gives the number."""
-
-
 class _Search:
     def __init__(
         self, samples: _Samples, wanted: Tensor, size: Tensor, dtype: torch.dtype, row: Tolerance, effort: Effort
@@ -171,27 +149,6 @@ class _Search:
             distance = torch.minimum(distance, (values - self.wanted).abs().nan_to_num(math.inf, math.inf, math.inf))
         return distance
 
-    def gives(self, element: int) -> bool:
-        """Whether the search comes to a run that gives an element."""
-        number, tried = float(self.wanted[element]), set[int]()
-        if self.between(element):
-            return True
-        left = STARTS if self._encloses(number, self._values(element)) else STARTS_OUTSIDE
-        while left and not self.samples.spent:
-            values = self._values(element)
-            near = [(abs(v - number), k) for k, v in enumerate(values) if k not in tried and math.isfinite(v)]
-            starts = [k for _, k in sorted(near)[: min(left, TOGETHER)]]
-            if not starts:
-                return False
-            ends = [anew(self.samples.taken + k) for k in range(len(starts))]
-            made = len(values) + sum(row is not None for row in self.samples.many(ends))
-            ways = [self._follows(element, number, start, end) for start, end in zip(starts, ends, strict=True)]
-            if self.distance()[element] <= self.unit[element] or self._together(ways):
-                return True
-            tried |= {*starts, *range(made, len(self.samples.rows))}  # what lies on one line leads nowhere else
-            left -= len(starts)
-        return False
-
     def _values(self, element: int) -> list[float]:
         return [float(row[element]) for row in self.samples.rows]
 
@@ -204,20 +161,6 @@ class _Search:
         """Whether an element lies between two runs, and the way from one to the other leads to a run that gives it."""
         number, values = float(self.wanted[element]), self._values(element)
         return self._encloses(number, values) and self._between(element, number, values)
-
-    def _together(self, ways: list[_Way]) -> bool:
-        """Whether one of several ways leads to the number. Each step of all is made at once."""
-        asked = [(way, next(way)) for way in ways]
-        while asked:
-            following = []
-            for (way, _), row in zip(asked, self.samples.many([mix for _, mix in asked]), strict=True):
-                try:
-                    following.append((way, way.send(row)))
-                except StopIteration as end:
-                    if end.value:
-                        return True
-            asked = [] if self.samples.spent else following
-        return False
 
     def _between(self, element: int, number: float, values: list[float]) -> bool:
         """Whether halving the way from the nearest run below to the nearest above leads to a run that gives the number:
@@ -236,35 +179,6 @@ class _Search:
             if not math.isfinite(value) or self.samples.spent:
                 return False
             below, above = ((t, value), above) if value <= number else (below, (t, value))
-        return False
-
-    def _follows(self, element: int, number: float, start: int, end: Mix) -> _Way:
-        """Whether the slope at one run, towards another, leads to a run that gives the number."""
-        unit = float(self.unit[element])
-
-        def at(t: float) -> Generator[Mix, Tensor | None, float]:
-            row = yield on_line(self.samples.draws[start], end, t)
-            return math.nan if row is None else float(row[element])
-
-        before, last = (0.0, float(self.samples.rows[start][element])), (SMALL_STEP, (yield from at(SMALL_STEP)))
-        for scale in (1 / 64, 1 / 4096):
-            if abs(last[1] - before[1]) > abs(number - before[1]) / 4:
-                last = (SMALL_STEP * scale, (yield from at(SMALL_STEP * scale)))
-        for _ in range(SECANTS):
-            if abs(last[1] - number) <= unit:
-                return True
-            if not math.isfinite(last[1]) or last[1] == before[1]:
-                return False
-            t = last[0] + (number - last[1]) * (last[0] - before[0]) / (last[1] - before[1])
-            following = (min(max(t, -1.0), 1.0), math.nan)
-            for _ in range(SHORTER):
-                following = (following[0], (yield from at(following[0])))
-                if abs(following[1] - number) < abs(last[1] - number):
-                    break
-                following = ((following[0] + 3 * last[0]) / 4, math.nan)
-            else:
-                return False
-            before, last = last, following
         return False
 
     def is_dense(self, wanted: Tensor) -> Tensor:

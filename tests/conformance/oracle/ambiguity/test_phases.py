@@ -233,7 +233,6 @@ def test_vectors_of_a_matrix_without_elements_may_have_any_sign(shape: tuple[int
 def test_few_runs_are_made_beside_each_choice_before_many_beside_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search finds no number right: what would only tell that is asked no more."""
     monkeypatch.setattr(search, "DENSITIES", ((32, 0.25), (64, 16.0)))
-    monkeypatch.setattr(search, "STARTS", 2)
     asked: list[tuple[str, Effort]] = []
 
     def noted(name: str, at: int) -> None:

@@ -80,3 +80,14 @@ WRONG: dict[str, tuple[Program, tuple[Tensor, ...], Tensor, Tensor]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_no_more_than_its_steps_give_is_excused(name: str) -> None:
     assert outcome(*WRONG[name]) is Outcome.MISMATCH
+
+
+@pytest.mark.parametrize(
+    ("rstd", "want"), [(0.0, Outcome.ILL_CONDITIONED), (NAN, Outcome.PASS), (3.0, Outcome.MISMATCH)]
+)
+def test_a_variance_of_sums_may_overflow_where_a_running_one_is_nan(rstd: float, want: Outcome) -> None:
+    norm = one("native_layer_norm", X, [4], None, None, 0.5)
+    program = Program(norm.inputs, norm.calls, Ref("r0", (2,)))
+    x = torch.full((1, 4), 3e38)
+    expected = torch.native_layer_norm(x, [4], None, None, 0.5)[2]
+    assert outcome(program, (x,), expected, torch.tensor([[rstd]])) is want
