@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -300,14 +301,14 @@ def generated(kind: str, first: int, last: int, ablation: Ablation) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from tests.conformance.oracle.generated import sweep
 
-    sweep.__dict__["judge"] = ablation.judge
-    for seed in range(first, last):
-        ablation.what = str(seed)
-        if kind == "gaps":
-            list(sweep.absolved(seed, 2))
-        else:
-            case = sweep.ill_conditioned(seed)
-            list(sweep.accused(case.program, case.inputs, seed))
+    with mock.patch.object(sweep, "judge", ablation.judge):
+        for seed in range(first, last):
+            ablation.what = str(seed)
+            if kind == "gaps":
+                list(sweep.absolved(seed, 2))
+            else:
+                case = sweep.ill_conditioned(seed)
+                list(sweep.accused(case.program, case.inputs, seed))
 
 
 def table(paths: list[str]) -> None:
