@@ -27,6 +27,7 @@ def _identity(kind: TensorType) -> Graph:
 def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, Any]]]:
     """Return operand types and attributes of calls of a primitive on one dtype."""
     x, number, places = TensorType(SHAPE, dtype), TensorType((), dtype), TensorType((5,), dt.int64)
+    sliding = {"stride": (1,), "low": (0,), "high": (2,), "dilation": (1,)}
     batched = {"a_batch": (0,), "b_batch": (0,), "a_sum": (2,), "b_sum": (1,)}
     structured: dict[str, list[tuple[list[TensorType], dict[str, Any]]]] = {
         "select": [([TensorType(SHAPE, dt.boolean), x, x], {})],
@@ -45,17 +46,7 @@ def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, 
         "arg_reduce": [([x], {"kind": k, "dim": 1}) for k in ("argmax", "argmin")],
         "contract": [([x, TensorType((2, 4, 5), dtype)], batched), ([x, x], {**batched, "b_sum": (2,)})],
         "convolution": [
-            (
-                [x, TensorType((6, 3 // groups, 2), dtype), *bias],
-                {
-                    "stride": (1,),
-                    "low": (0,),
-                    "high": (2,),
-                    "dilation": (1,),
-                    "groups": groups,
-                    "channels": "first",
-                },
-            )
+            ([x, TensorType((6, 3 // groups, 2), dtype), *bias], {**sliding, "groups": groups, "channels": "first"})
             for groups, bias in ((1, []), (3, [TensorType((6,), dtype)]))
         ],
         **{
