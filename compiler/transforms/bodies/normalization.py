@@ -1,4 +1,4 @@
-"""Normalizations: with given statistics, and of exponentials."""
+"""Normalizations, by given statistics and by those of the elements, and softmax."""
 
 from __future__ import annotations
 

@@ -81,6 +81,12 @@ BUILDS: dict[str, tuple[Callable[..., Any], TensorType]] = {
     "plus": (lambda b, x: b.add(x, b.full(1.0, (4,), dt.float32)), TensorType((4,), dt.float32)),
     "zero": (lambda b, x: b.add(x, b.full(0.0, (4,), dt.float32)), TensorType((4,), dt.float32)),
     "minus": (lambda b, x: b.add(x, b.full(-0.0, (4,), dt.float32)), TensorType((4,), dt.float32)),
+    "epsilon": (lambda b, x: b.emit("normalize", x, dims=(1,), eps=1e-5)[0], TensorType((4, 4), dt.float32)),
+    "another epsilon": (lambda b, x: b.emit("normalize", x, dims=(1,), eps=1e-6)[0], TensorType((4, 4), dt.float32)),
+    "gelu": (lambda b, x: b.emit("gelu", x, approximate="none")[0], TensorType((4,), dt.float32)),
+    "gelu by tanh": (lambda b, x: b.emit("gelu", x, approximate="tanh")[0], TensorType((4,), dt.float32)),
+    "softmax": (lambda b, x: b.emit("softmax", x, dim=0)[0], TensorType((4, 4), dt.float32)),
+    "another softmax": (lambda b, x: b.emit("softmax", x, dim=1)[0], TensorType((4, 4), dt.float32)),
     "nan": (lambda b, x: b.add(x, b.full(float("nan"), (4,), dt.float32)), TensorType((4,), dt.float32)),
 }
 
@@ -131,11 +137,11 @@ def test_a_transcript_takes_nothing_that_it_cannot_tell_apart() -> None:
         transcript.add("layer", object())
     digests = set()
     arrays = (np.zeros(2, np.int32), np.zeros(1, np.int64), np.zeros((1, 2), np.int32), trt.Weights(trt.DataType.HALF))
-    for given in (0, False, None, "0", [0], {0: 0}, trt.DataType.FLOAT, trt.UnaryOperation.EXP, *arrays):
+    for given in (0, 0.0, -0.0, False, None, "0", [0], {0: 0}, trt.DataType.FLOAT, trt.UnaryOperation.EXP, *arrays):
         transcript = Transcript(trt)
         transcript.add("layer", given)
         digests.add(transcript.digest())
-    assert len(digests) == 12
+    assert len(digests) == 14
 
 
 # Files
