@@ -36,10 +36,14 @@ def reduce(n: Network, op: Operation, x: Any) -> Any:
 
 @lowers("softmax", "softmax", frozenset({"FLOAT"}))
 def softmax(n: Network, op: Operation, x: Any) -> Any:
-    """SoftMax's formula leaves open what infinity over infinity is: what has an infinite maximum is NaN in FlatIR."""
+    """SoftMax's formula leaves open what infinity over infinity is: what has an infinite maximum is NaN in FlatIR.
+
+    The maximum less itself would say so, too, but versions without STRICT_NANS may take it for 0.
+    """
     dim = op.attributes["dim"]
-    highest = n.reduce("MAX", x, (dim,), keep=True)
-    return n.binary("SUM", n.add("softmax", x, axes=1 << dim), n.binary("SUB", highest, highest))
+    infinite = n.unary("ISINF", n.reduce("MAX", x, (dim,), keep=True))
+    out = n.add("softmax", x, axes=1 << dim)
+    return n.select(infinite, n.like(out, float("nan")), out)
 
 
 def _logical(n: Network, kind: str, x: Any, dims: Sequence[int]) -> Any:
