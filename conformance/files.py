@@ -20,6 +20,11 @@ LEAST_ROOM = 1 << 16
 """Bytes that have to fit on a disk before it is worth starting."""
 
 
+def user_cache() -> Path:
+    """The folder for what is kept between runs and can be made again. Raises ``RuntimeError`` for who has no home."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchstone"
+
+
 @contextlib.contextmanager
 def replace_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file that takes the place of ``path`` when the block ends well, and is gone when it does not.

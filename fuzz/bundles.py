@@ -20,6 +20,7 @@ from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.program.bundle import bundle, may_be_member
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.fx import keeps_graph
+from torchstone.conformance.program.member_names import members_named
 from torchstone.conformance.repro.place import failing_place
 from torchstone.conformance.runner.retry import Trial, case_labels
 from torchstone.conformance.variants.registry import bundle_of, is_run_as_it_is
@@ -218,7 +219,11 @@ def _apart(cases: Sequence[Case], enough: Callable[[Case, Verdict], bool], *, on
     evidence = {key: value for key, value in verdict.evidence.items() if key != ASIDE}
     verdict = dataclasses.replace(verdict, evidence=evidence)
     known = yield from _known(cases, verdict, wrong, enough, once=once)
-    parts = [[at] for at in range(len(cases))] if known else _parts(len(cases), wrong)
+    if wrong and not known:
+        others = [at for at in range(len(cases)) if at not in wrong]
+        again = (yield from _apart([cases[at] for at in others], enough, once=once)) if others else []
+        known = dict(zip(others, again, strict=False))
+    parts = [[at] for at in range(len(cases))] if wrong or known else _halves(len(cases))
     verdicts: list[Verdict] = []
     for part in parts:
         if part[0] in known:
@@ -230,11 +235,9 @@ def _apart(cases: Sequence[Case], enough: Callable[[Case, Verdict], bool], *, on
     return verdicts
 
 
-def _parts(count: int, wrong: Collection[int]) -> list[list[int]]:
-    """The numbers of programs that are asked again as one: what is between those that are wrong, else each half."""
-    if not wrong:
-        return [list(range(count // 2)), list(range(count // 2, count))]
-    return [list(part) for _, part in itertools.groupby(range(count), lambda at: at if at in wrong else -1)]
+def _halves(count: int) -> list[list[int]]:
+    """The numbers of programs that are asked again as one where none is known to be wrong."""
+    return [list(range(count // 2)), list(range(count // 2, count))]
 
 
 def _known(
@@ -287,4 +290,9 @@ def _suspects(cases: Sequence[Case], verdict: Verdict) -> set[int]:
     aside = {at for at in verdict.evidence.get(ASIDE, ()) if at < len(cases)}
     left = [at for at in range(len(cases)) if at not in aside]
     at = member_at([cases[at] for at in left], failing_place(verdict))
-    return aside if at is None else aside | {left[at]}
+    if at is not None:
+        return aside | {left[at]}
+    if aside or verdict.outcome not in (Outcome.ERROR, Outcome.UNSUPPORTED):
+        return aside
+    named = members_named(verdict.message)
+    return named if len(named) == 1 and named < set(range(len(cases))) else set()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
+from torchstone.conformance.execution.later_calls import FIRST_CALL, first_call_of
 from torchstone.conformance.execution.verdict import CORRECT, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
@@ -65,6 +66,8 @@ def find_cause(case: Case, right: Iterable[Case], alike: Callable[[Verdict], boo
     essential = yield from essential_traits(case, alike)
     others = (yield from _plain_programs(ops)) if essential else []
     others += [one for one in right if not ops & operators(one)]
+    if FIRST_CALL in case.tags:
+        others = list(map(first_call_of, others))
     for name in sorted(essential):
         if (yield from _suffices(name, case, others, alike)):
             return Cause(frozenset(), frozenset([name]))

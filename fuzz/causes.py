@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from torchstone.conformance.execution.later_calls import first_call_of, shows_at_first_call
 from torchstone.conformance.execution.verdict import Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.fuzz.cause import Cause, essential_traits
@@ -33,7 +34,8 @@ class Causes(Findings):
         """Find what the reduced case needs; no other op is there to be asked. What cannot be taken away is needed."""
         first = finding.reduction.verdict if finding.reduction else finding.verdict
         same = (first.outcome, first.kind)
-        found = yield from essential_traits(finding.best, lambda its: (its.outcome, its.kind) == same)
+        case = first_call_of(finding.best) if shows_at_first_call(first) else finding.best
+        found = yield from essential_traits(case, lambda its: (its.outcome, its.kind) == same)
         finding.cause = Cause(finding.ops, found | (traits(finding.best) - CHANGES.keys()))
 
     def add(self, finding: FuzzFinding) -> FuzzFinding:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.conformance.escape import file_name
+from torchstone.conformance.execution.later_calls import first_call_of, shows_at_first_call
 from torchstone.conformance.execution.verdict import Kind, Outcome, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call
@@ -156,7 +157,8 @@ class Findings:
         """Find the cause of a new finding; ``right`` are programs that did not fail."""
         first = finding.reduction.verdict if finding.reduction else finding.verdict
         same = (first.outcome, first.kind)
-        finding.cause = yield from find_cause(finding.best, right, lambda its: (its.outcome, its.kind) == same)
+        case = first_call_of(finding.best) if shows_at_first_call(first) else finding.best
+        finding.cause = yield from find_cause(case, right, lambda its: (its.outcome, its.kind) == same)
 
     def note(self, case: Case, verdict: Verdict) -> None:
         """Take note of what became of a case: how surely it fails that has a known cause."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.later_calls import first_call_of, shows_at_first_call
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.repro.script import render_script
@@ -182,6 +183,7 @@ class CaseProperty:
     initial: Case
     target: Signature
     lineage: Lineage
+    first_call: bool
     had_special: bool | None
     had_empty: bool
     bodies_agreed: bool
@@ -196,6 +198,7 @@ class CaseProperty:
             initial,
             signature(verdict),
             Lineage.of(initial, verdict),
+            shows_at_first_call(verdict),
             has_special_values(initial),
             had_empty,
             bodies_agree(initial),
@@ -220,8 +223,12 @@ class CaseProperty:
         """Whether a case has the property."""
         if not self.valid(candidate):
             return False
-        verdict = yield from verdict_of(candidate)
+        verdict = yield from verdict_of(self.trial(candidate))
         return self.fails(candidate, verdict)
+
+    def trial(self, candidate: Case) -> Case:
+        """What is asked of a candidate: no later calls where the failure is one of the first."""
+        return first_call_of(candidate) if self.first_call else candidate
 
     def may_go(self, candidate: Case) -> Asking[bool]:
         """Whether what was left out of the initial case is not what it fails of, or eager needs it."""
@@ -241,7 +248,7 @@ class CaseProperty:
                 values = next(search) if answers is None else search.send(answers)
             except StopIteration as end:
                 return end.value
-            verdicts = yield Ask(values, self.fails)
+            verdicts = yield Ask(tuple(map(self.trial, values)), self.fails)
             answers = [self.fails(value, verdict) for value, verdict in zip(values, verdicts, strict=False)]
 
 

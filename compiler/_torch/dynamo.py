@@ -26,6 +26,12 @@ _NAMES = Names(
         ),
         "inductor_config": ("torch._inductor.config", "turn Inductor's caches of finished graphs off"),
         "inductor_memory": ("torch._inductor.memory", "order what Inductor compiles of several programs"),
+        "header_folder": ("torch._inductor.codecache._HEADER_DIR", "keep the C++ headers that Inductor precompiles"),
+        "is_gcc": ("torch._inductor.cpp_builder.is_gcc", "tell whether these may be used in another folder"),
+        "inductor_cache_dir": (
+            "torch._inductor.runtime.cache_dir_utils.cache_dir",
+            "keep the libraries by which it tells the machine's vector units",
+        ),
         "functorch_config": ("torch._functorch.config", "keep buffers of a graph that is gone back through again"),
         "GraphLowering": ("torch._inductor.graph.GraphLowering", "read the code that Inductor writes for a graph"),
     },

@@ -38,4 +38,7 @@ def told_apart() -> Iterator[None]:
 
 def _brief(error: BaseException) -> str:
     lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
+    stack = getattr(error, "real_stack", None)  # of the program, where TorchDynamo knows it
+    if stack and stack[-1].line:
+        lines[1:1] = [f"  At: {stack[-1].line.strip()}"]
     return f"{type(error).__name__}: " + "\n".join(lines[:MESSAGE_LINES])

@@ -29,7 +29,7 @@ from torchstone.conformance.execution.failure import failure
 from torchstone.conformance.execution.other_values import eager_answer, other_values, same_outputs
 from torchstone.conformance.execution.poison import FILL
 from torchstone.conformance.execution.repeatability import DIFFER, Runnable, is_nondeterministic, observe, same_leaves
-from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Stage
+from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Stage, Verdict
 from torchstone.conformance.oracle.equality import equal, same_bits
 from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.parts import parts_of, taken
@@ -45,6 +45,10 @@ FIRST = 3
 """The number of the first of these calls: the example and the same again come before."""
 CALLS = "calls"
 """The key in the evidence of the calls that were made, by what was other in them. The last is the one that failed."""
+
+FIRST_CALL = "first-call"
+"""The tag of a case that is called once and no more: what it is asked for would show there."""
+_OF_FIRST_CALL = frozenset({Kind.STRUCTURE, Kind.SHAPE, Kind.DTYPE, Kind.DEVICE, Kind.VALUE, Kind.MUTATION})
 
 TURNS, STRIDES_TURN, PROGRAM_TURN = 4, 0, 1
 """Which of the cases in a row make the backend compile again; other variants begin elsewhere in the row."""
@@ -99,8 +103,22 @@ def plan_calls(case: Case, expected: Observed) -> Iterator[LaterCall]:
         yield LaterCall(PROGRAM, case, expected, after_companion=True)
 
 
+def shows_at_first_call(verdict: Verdict) -> bool:
+    """Whether a failure is one of the first call of a compiled program, or of what comes before it."""
+    if verdict.outcome is Outcome.MISMATCH:
+        return verdict.kind in _OF_FIRST_CALL
+    return verdict.outcome is Outcome.ERROR and verdict.stage in (Stage.CAPTURE, Stage.COMPILE)
+
+
+def first_call_of(case: Case) -> Case:
+    """The case, to be asked nothing but its first call."""
+    return case if FIRST_CALL in case.tags else case.replace(tags=(*case.tags, FIRST_CALL))
+
+
 def turn_of(case: Case) -> int | None:
     """Whose turn a case is: ``STRIDES_TURN``, ``PROGRAM_TURN``, or nobody's."""
+    if FIRST_CALL in case.tags:
+        return None
     turn = (case.index + zlib.crc32(case.variant.encode()) - _OF_DEFAULT) % TURNS
     return turn if turn in (STRIDES_TURN, PROGRAM_TURN) else None
 

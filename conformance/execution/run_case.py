@@ -22,7 +22,7 @@ from torchstone.conformance.backends import composite
 from torchstone.conformance.backends.protocol import Backend
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.failure import describe_error, failure, out_of_order
-from torchstone.conformance.execution.later_calls import VALUES, check_later_calls
+from torchstone.conformance.execution.later_calls import FIRST_CALL, VALUES, check_later_calls
 from torchstone.conformance.execution.layers import tell_layers
 from torchstone.conformance.execution.leak import detect_leak
 from torchstone.conformance.execution.poison import FILL
@@ -238,6 +238,8 @@ def _judge_calls(
         return randomness.compare(free, case, backend, executable, expected, actual) if free or not finding else finding
 
     finding = judge_run(case, expected, actual)
+    if FIRST_CALL in case.tags:
+        return finding
     finding = _with_second_call(finding, case, executable, expected, actual, repeats=not free)
     if finding.kind == Kind.NONDETERMINISTIC and not free:
         free = randomness.undetermined(case, drawn, randomness.MORE_RESEEDS)

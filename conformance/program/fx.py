@@ -72,7 +72,7 @@ def to_module(program: Program) -> fx.GraphModule:
 
 
 def compiled_forward(
-    fn: Callable[..., Any], args: tuple[Tensor, ...], compile: Callable[[torch.nn.Module], Callable[..., Any]]
+    fn: Callable[..., Any], args: tuple[Tensor, ...], compile: Callable[[Callable[..., Any]], Callable[..., Any]]
 ) -> Callable[..., Any]:
     """A program with what ``compile`` makes of it; of one that takes gradients, of its forward part.
 
@@ -81,10 +81,10 @@ def compiled_forward(
     """
     parts = around_gradients(fn)
     if parts is None:
-        return compile(as_module(fn))
+        return compile(_plain(fn))
     leaves, forward, rest = parts
     none = _none_in_eager(fn, args)
-    compiled = compile(as_module(forward))
+    compiled = compile(_plain(forward))
 
     def run(*tensors: Tensor) -> Any:
         with torch.enable_grad():
@@ -94,6 +94,14 @@ def compiled_forward(
         return tree_unflatten(without, tree)
 
     return run
+
+
+def _plain(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """What ``torch.compile`` is given: a graph's function, for a graph module hides what is raised in it by an error of
+    its own, when it looks for the line.
+    """
+    module = as_module(fn)
+    return module.forward if isinstance(module, fx.GraphModule) else module
 
 
 def _none_in_eager(fn: Callable[..., Any], args: tuple[Tensor, ...]) -> set[int]:

@@ -15,9 +15,7 @@ import ctypes
 import dataclasses
 import faulthandler
 import gc
-import getpass
 import os
-import re
 import resource
 import select
 import signal
@@ -43,7 +41,6 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 END_OF_CASE = b"\0\x1e\0\n"  # printed after each case, so that a dead worker's last words are those of its last case
 PAGE = os.sysconf("SC_PAGE_SIZE")
-HEADERS = "precompiled_headers"
 FOLDER = "cwd"  # the current folder of a worker, in its scratch folder
 
 
@@ -75,7 +72,6 @@ def run_worker(channel: int, mark: int, parent: int, scratch: str, cache: str, d
         _confine(parent, Path(scratch), disk)
         for descriptor in (channel, mark):
             os.set_inheritable(descriptor, False)
-        _keep_headers(Path(scratch), Path(cache))
         folders = {"TMPDIR": scratch, "TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
         serve(socket.socket(fileno=channel), mark, folders)
         code = 0
@@ -196,19 +192,6 @@ def _confine(parent: int, scratch: Path, disk: int) -> None:
     os.chdir(scratch / FOLDER)
     faulthandler.enable(all_threads=False)
     faulthandler.register(signal.SIGUSR1, all_threads=False)
-
-
-def _keep_headers(scratch: Path, cache: Path) -> None:
-    """Let the C++ headers that inductor precompiles, which takes 10 s, outlive this worker, as its kernels do.
-
-    It puts them into the temporary folder, whatever its cache is.
-    """
-    with contextlib.suppress(Exception):  # no name of a user
-        name = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
-        (cache / HEADERS).mkdir(exist_ok=True)
-        folder = scratch / f"torchinductor_{name}"
-        folder.mkdir()
-        (folder / HEADERS).symlink_to(cache / HEADERS)
 
 
 def _load(hello: dict[str, Any], mark: int, folders: dict[str, str]) -> Backend:

@@ -10,14 +10,13 @@ import contextlib
 import fnmatch
 import importlib.util
 import json
-import os
 from collections.abc import Collection, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from torchstone.conformance.errors import InputError, UnknownName
-from torchstone.conformance.files import replace_file
+from torchstone.conformance.files import replace_file, user_cache
 
 OF_OPS = ("opinfo", "functions")
 """The sources of ops with samples."""
@@ -82,8 +81,7 @@ def keep_names(source: str, names: list[str]) -> None:
 
 def _place(source: str) -> Path:
     """Raises ``RuntimeError`` for a user who has no home."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "torchstone" / f"names-{source}.json"
+    return user_cache() / f"names-{source}.json"
 
 
 def _stamps() -> Any:

@@ -24,6 +24,8 @@ from torchstone.fuzz.generator.writes import Memory, is_writable, why_undefined
 
 T = TypeVar("T")
 
+MOST_RESULTS = 16
+"""Tensors that a call may give: ``split`` of a long dim gives a thousand, which a compiler takes a minute for."""
 LIMITS = {False: 1e4, True: 1e12}
 """Magnitude above which nothing takes a result: what follows it would overflow a half or drown in rounding.
 
@@ -350,6 +352,8 @@ class Draft:
         found = list(_results(result))
         if not found and not written:
             raise CallRejected(f"{target}: no tensor among its results")
+        if len(found) > MOST_RESULTS:
+            raise CallRejected(f"{target}: {len(found)} results")
         returned = [tensor for _, tensor in found]
         for tensor in returned:
             self._check(target, tensor, written=False)

@@ -30,13 +30,18 @@ def _case(index: int, target: str = "torch.neg", tags: tuple[str, ...] = ()) -> 
 
 
 class _Pool:
-    """Answers at once: a program that calls exp is wrong. ``sizes`` are how many programs each bundle had."""
+    """Answers at once: a program that calls exp is wrong. ``sizes`` are how many programs each bundle had.
+
+    ``where``: of several programs the verdict tells which one is wrong; ``refused``: they do not compile, and the
+    message has a line of the wrong one.
+    """
 
     jobs = 1
 
-    def __init__(self, where: bool = False) -> None:
+    def __init__(self, where: bool = False, refused: Outcome | None = None) -> None:
         self.sizes: list[int] = []
         self.where = where
+        self.refused = refused
 
     def results(self, trials):
         for trial in trials:
@@ -44,11 +49,14 @@ class _Pool:
             self.sizes.append(len(called))
             wrong = "torch.exp" in called
             labels = (trial.case.id, "b", trial.case.source, trial.case.op, trial.case.dtype, trial.case.variant)
-            said = {}
+            said, message = {}, ""
+            if self.refused and len(called) > 1 and wrong:
+                message = f"p{called.index('torch.exp')}_v0 = torch.exp(p{called.index('torch.exp')}_x0)"
             if wrong and self.where:
                 said = {"where": f"output[{called.index('torch.exp')}]" if len(called) > 1 else "output"}
-            outcome = Outcome.MISMATCH if wrong else Outcome.PASS
-            verdict = Verdict(*labels, Stage.COMPARE, outcome, evidence=said, seconds=1.0 + len(called) / 100)
+            outcome = (self.refused or Outcome.MISMATCH) if wrong else Outcome.PASS
+            spent = 1.0 + len(called) / 100
+            verdict = Verdict(*labels, Stage.COMPARE, outcome, message=message, evidence=said, seconds=spent)
             yield CaseResult(trial.case, verdict, b"")
 
 
@@ -69,13 +77,21 @@ def test_a_bundle_computes_what_each_of_its_programs_does():
     assert bundle(cases[:1]) is cases[0]
 
 
-@pytest.mark.parametrize(("where", "asked"), [(True, [16, 9, 1, 6]), (False, [16, 8, 8, 4, 2, 1, 1, 2, 4])])
-def test_every_program_gets_its_own_verdict_and_only_the_wrong_one_fails(where, asked):
-    pool, wrong = _Pool(where), 9
+@pytest.mark.parametrize(
+    ("where", "refused", "asked"),
+    [
+        (True, None, [16, 15, 1]),
+        (False, None, [16, 8, 8, 4, 2, 1, 1, 2, 4]),
+        (False, Outcome.ERROR, [16, 15, 1]),
+        (False, Outcome.UNSUPPORTED, [16, 15, 1]),
+    ],
+)
+def test_every_program_gets_its_own_verdict_and_only_the_wrong_one_fails(where, refused, asked):
+    pool, wrong = _Pool(where, refused), 9
     cases = [_case(index, "torch.exp" if index == wrong else "torch.neg") for index in range(16)]
     verdicts = _told(pool, cases)
     assert [verdict.case_id for verdict in verdicts] == [case.id for case in cases]
-    assert [at for at, verdict in enumerate(verdicts) if verdict.failed] == [wrong]
+    assert [at for at, verdict in enumerate(verdicts) if verdict.outcome is not Outcome.PASS] == [wrong]
     assert pool.sizes == asked
 
 

@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.oracle.op_traits.undetermined import DRAWS_RANDOM_NUMBERS
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref
 from torchstone.fuzz.generator.catalog import all_rules, select_rules
 from torchstone.fuzz.generator.choices import ReplayedChoices, SeededChoices
+from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
 from torchstone.fuzz.generator.families import random as random_family
 from torchstone.fuzz.generator.generate import DRAWS, generate, nth_program
 from torchstone.fuzz.generator.strategy import programs
@@ -48,6 +50,12 @@ def test_every_call_runs_and_is_finite(stream):
             for _, tensor in tensors_in(value):
                 if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
                     assert bool(tensor.isfinite().all()), case.program
+
+
+def test_a_call_of_a_thousand_results_is_not_kept():
+    value = DraftValue(Ref("x0"), torch.ones(4095), exact=True)
+    with pytest.raises(CallRejected, match="1365 results"):
+        Draft(SeededChoices("0")).call("torch.split", Arguments((value, 3), {}), exact=True, cuts=False)
 
 
 def test_no_call_is_dead_and_no_input_unused(stream):

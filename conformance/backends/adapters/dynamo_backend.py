@@ -50,7 +50,9 @@ class DynamoBackend:
         dynamo.reset()
         with dynamo.config.patch(suppress_errors=False):
             compiled = compiled_forward(
-                fn, args, lambda module: torch.compile(module, fullgraph=True, dynamic=dynamic, backend=self.function)
+                fn,
+                args,
+                lambda function: torch.compile(function, fullgraph=True, dynamic=dynamic, backend=self.function),
             )
             with told_apart():  # torch.compile works at the first call: make one, on copies
                 compiled(*copy_tensors(args))

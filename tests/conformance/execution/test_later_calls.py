@@ -141,6 +141,21 @@ def test_a_right_backend_passes_and_two_of_four_cases_make_it_compile_again() ->
     assert [verdict.evidence[CALLS][2:] for verdict in verdicts] == [[STRIDES], [PROGRAM], [], []] * 2
 
 
+def test_a_case_that_is_asked_its_first_call_alone_has_no_later_calls() -> None:
+    case, compiled = subtraction(0), []
+    verdict = run_case(later_calls.first_call_of(case), Fake(lambda fn, args: compiled.append(fn) or fn))
+    assert (verdict.outcome, len(compiled)) == (Outcome.PASS, 1) and CALLS not in verdict.evidence
+    assert later_calls.turn_of(case) is not None and later_calls.turn_of(later_calls.first_call_of(case)) is None
+
+
+@pytest.mark.parametrize(("name", "first"), [("stored_result", False), ("off_by_one", True)])
+def test_whether_a_failure_shows_at_the_first_call_is_told(name: str, first: bool) -> None:
+    compiler = {"stored_result": stored_result, "off_by_one": lambda fn, args: lambda *xs: fn(*xs) + 1}[name]
+    verdict = run_case(subtraction(0), Fake(compiler))
+    assert verdict.failed and later_calls.shows_at_first_call(verdict) is first
+    assert run_case(later_calls.first_call_of(subtraction(0)), Fake(compiler)).failed is first
+
+
 def only_for(args: tuple[Tensor, ...], same: Callable[[Tensor, Tensor], bool], error: Exception, fn: Run) -> Run:
     kept = [arg.as_strided(arg.shape, arg.stride()) for arg in args]
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from torchstone.compiler._torch import dynamo
+from torchstone.conformance.backends.adapters import inductor_warm_files
 from torchstone.conformance.backends.adapters.inductor import Inductor
+from torchstone.conformance.backends.dynamo_errors import told_apart
+from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 from torchstone.conformance.program.program import Call, Program, Ref
 
 
@@ -67,3 +72,63 @@ def test_the_settings_hold_at_every_call(monkeypatch: pytest.MonkeyPatch, gradie
     executable(torch.ones(2))
     executable(torch.ones(3))
     assert seen == [(False, gradients == 1)] * 3
+
+
+def test_what_a_compiled_program_raises_is_not_hidden_by_what_looks_for_its_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A graph module looks for the line in Python, which torch.compile finds in its way, and declines."""
+
+    def compiled(function: Any, **options: Any) -> Any:
+        assert not isinstance(function, torch.nn.Module)
+        return function
+
+    monkeypatch.setattr(dynamo, "reset", lambda: None, raising=False)
+    monkeypatch.setattr(torch, "compile", compiled)
+    program = Program(("x",), (Call("torch.squeeze", (Ref("x"), 7), {}, "v"),), Ref("v"))
+    with pytest.raises(BackendError, match="Dimension out of range"):
+        Inductor().compile(program, (torch.ones(2),))
+
+
+def test_what_torchdynamo_declines_is_told_with_the_line_of_the_program() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * id(x.sin())
+
+    with pytest.raises(BackendUnsupported, match=r"\n  At: return x \* id\(x\.sin\(\)\)\n"), told_apart():
+        torch.compile(function, fullgraph=True, backend="eager")(torch.ones(2))
+
+
+def test_what_the_first_kernel_leaves_is_kept_whole_and_taken_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Kernels are not kept, nor what was taken; and what was not taken for a month is removed."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    for worker in ("one", "other"):
+        headers, cache = tmp_path / worker / "headers", tmp_path / worker / "cache"
+        monkeypatch.setattr(dynamo, "header_folder", str(headers), raising=False)
+        monkeypatch.setattr(dynamo, "inductor_cache_dir", lambda: cache, raising=False)  # noqa: B023
+        monkeypatch.setattr(dynamo, "is_gcc", lambda: True, raising=False)
+        inductor_warm_files.take()
+        if worker == "one":
+            for file in (headers / "h.h.gch", cache / "ab" / "probe.so", cache / "ab" / "kernel.main.so"):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(file.name)
+        inductor_warm_files.keep()
+    kept = {str(file.relative_to(tmp_path / "home")) for file in (tmp_path / "home").rglob("*") if file.is_file()}
+    assert kept == {"torchstone/inductor/headers/h.h.gch", "torchstone/inductor/libraries/ab/probe.so"}
+    taken = [file for file in (tmp_path / "other").rglob("*") if not file.is_dir()]
+    assert all(file.is_symlink() and file.read_text() == file.name for file in taken) and len(taken) == 2
+    old = tmp_path / "home" / "torchstone" / "inductor" / "headers" / "h.h.gch"
+    os.utime(old, (0, 0))
+    inductor_warm_files.keep()
+    assert not old.exists()
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    (tmp_path / "h.h.gch").write_text("header")
+    monkeypatch.setattr(dynamo, "header_folder", str(tmp_path), raising=False)
+    monkeypatch.setattr(dynamo, "inductor_cache_dir", lambda: tmp_path / "cache", raising=False)
+    monkeypatch.setattr(dynamo, "is_gcc", lambda: True, raising=False)
+    inductor_warm_files.take()
+    inductor_warm_files.keep()
