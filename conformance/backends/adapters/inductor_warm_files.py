@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.files import replace_file, user_cache
 
 UNUSED_SECONDS = 30 * 24 * 3600
-"""What no run has taken for so long is removed: it is of another compiler, or another PyTorch."""
+"""What was last taken so long before others is removed: it is of another compiler, or another PyTorch."""
 
 
 def take() -> None:
@@ -43,8 +42,9 @@ def keep() -> None:
                 if not file.is_symlink():
                     with file.open("rb") as made, replace_file(kept / file.relative_to(own)) as copy:
                         shutil.copyfileobj(made, copy)
-            for file in _files(kept, suffixes):
-                if file.stat().st_mtime < time.time() - UNUSED_SECONDS:
+            taken = {file: file.stat().st_mtime for file in _files(kept, suffixes)}
+            for file, at in taken.items():
+                if at < max(taken.values()) - UNUSED_SECONDS:
                     file.unlink()
 
 

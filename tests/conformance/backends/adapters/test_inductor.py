@@ -118,10 +118,11 @@ def test_what_the_first_kernel_leaves_is_kept_whole_and_taken_again(
     assert kept == {"torchstone/inductor/headers/h.h.gch", "torchstone/inductor/libraries/ab/probe.so"}
     taken = [file for file in (tmp_path / "other").rglob("*") if not file.is_dir()]
     assert all(file.is_symlink() and file.read_text() == file.name for file in taken) and len(taken) == 2
-    old = tmp_path / "home" / "torchstone" / "inductor" / "headers" / "h.h.gch"
-    os.utime(old, (0, 0))
+    (cache / "cd").mkdir()
+    (cache / "cd" / "probe2.so").write_text("")
+    os.utime(tmp_path / "home" / "torchstone" / "inductor" / "libraries" / "ab" / "probe.so", (0, 0))
     inductor_warm_files.keep()
-    assert not old.exists()
+    assert [file.name for file in (tmp_path / "home").rglob("*.so")] == ["probe2.so"]
 
 
 def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
