@@ -71,9 +71,8 @@ class Inductor:
 
         from torchstone.conformance.backends.adapters import inductor_warm_files
 
-        inductor_warm_files.take()
-        self.compile(lambda x: x + 1, (torch.ones(8),))
-        inductor_warm_files.keep()
+        with inductor_warm_files.kept():
+            self.compile(lambda x: x + 1, (torch.ones(8),))
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         return self._compile(fn, args, dynamic=False)

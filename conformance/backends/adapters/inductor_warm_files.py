@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from torchstone.compiler._torch import dynamo
@@ -22,38 +23,58 @@ UNUSED_SECONDS = 30 * 24 * 3600
 """What was last taken so long before others is removed: it is of another compiler, or another PyTorch."""
 
 
-def take() -> None:
-    """Let Inductor find the files that were kept."""
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Let Inductor find the files that were kept, and keep those that it makes in the block."""
+    folders = list(_folders())
     with contextlib.suppress(OSError, RuntimeError):
-        for own, kept, suffixes in _folders():
-            for file in _files(kept, suffixes):
-                link = own / file.relative_to(kept)
-                if not link.exists():
-                    link.parent.mkdir(parents=True, exist_ok=True)
-                    link.symlink_to(file)
-                os.utime(file)
-
-
-def keep() -> None:
-    """Keep the files that Inductor has made here so far. To be called when it is making none."""
+        for folder in folders:
+            _take(folder)
+    there = {file for folder in folders for file in _files(folder.own, folder.suffixes)}
+    yield
     with contextlib.suppress(OSError, RuntimeError, InputError):
-        for own, kept, suffixes in _folders():
-            for file in _files(own, suffixes):
-                if not file.is_symlink():
-                    with file.open("rb") as made, replace_file(kept / file.relative_to(own)) as copy:
-                        shutil.copyfileobj(made, copy)
-            taken = {file: file.stat().st_mtime for file in _files(kept, suffixes)}
-            for file, at in taken.items():
-                if at < max(taken.values()) - UNUSED_SECONDS:
-                    file.unlink()
+        for folder in folders:
+            _keep(folder, there)
 
 
-def _folders() -> Iterator[tuple[Path, Path, list[str]]]:
-    """Where Inductor looks for files here, where they are kept, and their suffixes: those of kernels have more."""
+@dataclass(frozen=True)
+class _Folder:
+    """Where Inductor looks for files here, what they are called in the user's cache, and their suffixes."""
+
+    own: Path
+    name: str
+    suffixes: list[str]
+
+    @property
+    def kept(self) -> Path:
+        return user_cache() / "inductor" / self.name
+
+
+def _folders() -> Iterator[_Folder]:
     if dynamo.is_gcc():  # others take a header only where it was made
-        yield Path(dynamo.header_folder), user_cache() / "inductor" / "headers", [".h", ".gch"]
-    yield Path(dynamo.inductor_cache_dir()), user_cache() / "inductor" / "libraries", [".so"]
+        yield _Folder(Path(dynamo.header_folder), "headers", [".h", ".gch"])
+    yield _Folder(Path(dynamo.inductor_cache_dir()), "libraries", [".so"])  # kernels have more suffixes
 
 
 def _files(folder: Path, suffixes: list[str]) -> list[Path]:
     return [file for file in folder.rglob(f"*{suffixes[-1]}") if file.suffixes == suffixes]
+
+
+def _take(folder: _Folder) -> None:
+    for file in _files(folder.kept, folder.suffixes):
+        link = folder.own / file.relative_to(folder.kept)
+        if not link.exists():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(file)
+        os.utime(file)
+
+
+def _keep(folder: _Folder, there: Collection[Path]) -> None:
+    for file in _files(folder.own, folder.suffixes):
+        if file not in there:
+            with file.open("rb") as made, replace_file(folder.kept / file.relative_to(folder.own)) as copy:
+                shutil.copyfileobj(made, copy)
+    taken = {file: file.stat().st_mtime for file in _files(folder.kept, folder.suffixes)}
+    for file, at in taken.items():
+        if at < max(taken.values()) - UNUSED_SECONDS:
+            file.unlink()

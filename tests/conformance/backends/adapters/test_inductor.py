@@ -98,38 +98,39 @@ def test_what_torchdynamo_declines_is_told_with_the_line_of_the_program() -> Non
         torch.compile(function, fullgraph=True, backend="eager")(torch.ones(2))
 
 
-def test_what_the_first_kernel_leaves_is_kept_whole_and_taken_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Kernels are not kept, nor what was taken; and what was not taken for a month is removed."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    for worker in ("one", "other"):
-        headers, cache = tmp_path / worker / "headers", tmp_path / worker / "cache"
-        monkeypatch.setattr(dynamo, "header_folder", str(headers), raising=False)
-        monkeypatch.setattr(dynamo, "inductor_cache_dir", lambda: cache, raising=False)  # noqa: B023
-        monkeypatch.setattr(dynamo, "is_gcc", lambda: True, raising=False)
-        inductor_warm_files.take()
-        if worker == "one":
-            for file in (headers / "h.h.gch", cache / "ab" / "probe.so", cache / "ab" / "kernel.main.so"):
+def _worker(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[Path]:
+    """Make what a first kernel makes, in folders of a worker's own, unless it is there; return what was."""
+    headers, cache = folder / "headers", folder / "cache"
+    monkeypatch.setattr(dynamo, "header_folder", str(headers), raising=False)
+    monkeypatch.setattr(dynamo, "inductor_cache_dir", lambda: cache, raising=False)
+    monkeypatch.setattr(dynamo, "is_gcc", lambda: True, raising=False)
+    with inductor_warm_files.kept():
+        found = [file for file in folder.rglob("*") if not file.is_dir()]
+        for file in (headers / "h.h.gch", cache / "ab" / "probe.so", cache / "ab" / "kernel.main.so"):
+            if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(file.name)
-        inductor_warm_files.keep()
-    kept = {str(file.relative_to(tmp_path / "home")) for file in (tmp_path / "home").rglob("*") if file.is_file()}
+    return found
+
+
+def test_what_the_first_kernel_leaves_is_kept_and_taken_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """But for kernels. What was not taken for a month is removed."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    assert _worker(monkeypatch, tmp_path / "first") == []
+    kept = {str(file.relative_to(home)) for file in home.rglob("*") if file.is_file()}
     assert kept == {"torchstone/inductor/headers/h.h.gch", "torchstone/inductor/libraries/ab/probe.so"}
-    taken = [file for file in (tmp_path / "other").rglob("*") if not file.is_dir()]
-    assert all(file.is_symlink() and file.read_text() == file.name for file in taken) and len(taken) == 2
-    (cache / "cd").mkdir()
-    (cache / "cd" / "probe2.so").write_text("")
-    os.utime(tmp_path / "home" / "torchstone" / "inductor" / "libraries" / "ab" / "probe.so", (0, 0))
-    inductor_warm_files.keep()
-    assert [file.name for file in (tmp_path / "home").rglob("*.so")] == ["probe2.so"]
+    taken = _worker(monkeypatch, tmp_path / "second")
+    assert {file.name for file in taken} == {"h.h.gch", "probe.so"}
+    assert all(file.is_symlink() and file.read_text() == file.name for file in taken)
+    (old,) = home.rglob("*.so")
+    old.rename(old.with_name("old.so"))
+    os.utime(old.with_name("old.so"), (0, 0))
+    monkeypatch.setattr(os, "utime", lambda file: None)  # as if no run had taken it since
+    _worker(monkeypatch, tmp_path / "third")
+    assert [file.name for file in home.rglob("*.so")] == ["probe.so"]
 
 
 def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
-    (tmp_path / "h.h.gch").write_text("header")
-    monkeypatch.setattr(dynamo, "header_folder", str(tmp_path), raising=False)
-    monkeypatch.setattr(dynamo, "inductor_cache_dir", lambda: tmp_path / "cache", raising=False)
-    monkeypatch.setattr(dynamo, "is_gcc", lambda: True, raising=False)
-    inductor_warm_files.take()
-    inductor_warm_files.keep()
+    assert _worker(monkeypatch, tmp_path / "first") == _worker(monkeypatch, tmp_path / "second") == []
