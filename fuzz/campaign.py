@@ -32,6 +32,9 @@ from torchstone.reducers.write import CASE, SCRIPT
 SAVE_SECONDS = 5.0
 """How often what was done is written down: that much of it may be done again after a sudden end."""
 
+LEAST_REDUCTION = 10.0
+"""Seconds that the reduction of a finding has in any campaign."""
+
 REMEMBERED = 64
 """Programs that did not fail, kept to be tried with what a finding has."""
 
@@ -48,9 +51,10 @@ class CampaignOptions:
 
     ``pool``: ops to build programs of, all if empty; ``must``: ops of which every program calls one; ``programs``: how
     many at most; ``python``: the interpreter of the backend, this one if None; ``reduce_seconds`` bounds the reduction
-    of one finding. The stream of programs depends on ``seed``, ``pool``, ``must``, ``max_ops``, ``specials`` (nan,
-    inf and -0 in the inputs) and the backend's ``costs`` alone, but for causes that are known by then and left out; if
-    it is ``guided``, on what earlier programs had and what became of them, too.
+    of one finding, as does a tenth of ``seconds``: the others are to be found, too. The stream of programs depends on
+    ``seed``, ``pool``, ``must``, ``max_ops``, ``specials`` (nan, inf and -0 in the inputs) and the backend's ``costs``
+    alone, but for causes that are known by then and left out; if it is ``guided``, on what earlier programs had and
+    what became of them, too.
     """
 
     backend: str
@@ -67,6 +71,11 @@ class CampaignOptions:
     specials: bool = False
     python: str | None = None
     guided: bool = True
+
+    @property
+    def seconds_of_one(self) -> float:
+        """How long one finding may be reduced."""
+        return min(self.reduce_seconds, max(self.seconds / 10, LEAST_REDUCTION))
 
 
 @dataclass

@@ -22,8 +22,6 @@ from torchstone.fuzz.page import page
 PAGE, PROGRAMS = "page.md", "programs"
 ALONE_SHARE = 0.7
 """Of the time, how much an op is asked alone, if there are cases for so long."""
-LEAST_REDUCTION = 10.0
-"""Seconds that a reduction may take at least: all of an op's bugs share its time."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,7 @@ def ask_alone(plan: CampaignOptions, names: Sequence[str], progress: Callable[[T
     for where, op in asked:
         out = plan.out if len(asked) == 1 else plan.out / file_name(op)
         seconds = plan.seconds / len(asked)
-        reduce_seconds = min(plan.reduce_seconds, max(seconds / 8, LEAST_REDUCTION))
-        its_own = replace(plan, seconds=seconds, out=out, reduce_seconds=reduce_seconds)
+        its_own = replace(plan, seconds=seconds, out=out)
         report = run_alone(replace(its_own, seconds=its_own.seconds * ALONE_SHARE), op, where, progress)
         if not report.tally.interrupted:
             report.among = _among_others(its_own, report, progress)

@@ -88,7 +88,7 @@ class Triage:
                 finding.reduction = yield from reducing(
                     rest,
                     self._plan.backend,
-                    budget=Budget(seconds=min(self._plan.reduce_seconds, left)),
+                    budget=Budget(seconds=min(self._plan.seconds_of_one, left)),
                     ahead=Ahead(1, MOST_AHEAD) if self._together else ONE_BY_ONE,
                     keep=self._simpler,
                 )

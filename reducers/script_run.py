@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from torchstone.conformance.backends.adapters import inductor_warm_files
 from torchstone.conformance.execution.verdict import Kind, Outcome, Verdict
 from torchstone.conformance.repro.check import HEAD
 from torchstone.conformance.repro.standalone import SECONDS
@@ -40,12 +41,16 @@ class RunningScript:
         self._verdict = verdict
         self._folder = tempfile.TemporaryDirectory(prefix="torchstone-script-")
         self._said = Path(self._folder.name) / "stderr"
+        environment = {**environment, "TMPDIR": self._folder.name}
+        if not inductor_warm_files.give_to(Path(self._folder.name)):
+            # Of use to many kernels only: inductor takes longer to precompile its headers than to do without them once.
+            environment.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
         self._ends = time.monotonic() + 2 * SECONDS
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
                 [python or sys.executable, str(script.absolute())],
                 cwd=self._folder.name,
-                env={**environment, "TMPDIR": self._folder.name},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
@@ -92,8 +97,6 @@ def start_script(
     ``beside_user``: what it imports may lie in the user's folder.
     """
     environment = dict(os.environ)
-    # Of use to many kernels only: inductor takes longer to precompile its headers than to do without them once.
-    environment.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
     if beside_user or ":" in verdict.backend:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), environment.get("PYTHONPATH")]))
     return RunningScript(script, verdict, python, environment)

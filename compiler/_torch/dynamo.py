@@ -32,6 +32,10 @@ _NAMES = Names(
             "torch._inductor.runtime.cache_dir_utils.cache_dir",
             "keep the libraries by which it tells the machine's vector units",
         ),
+        "default_inductor_cache_dir": (
+            "torch._inductor.runtime.cache_dir_utils.default_cache_dir",
+            "give them to a script that runs in a folder of its own",
+        ),
         "functorch_config": ("torch._functorch.config", "keep buffers of a graph that is gone back through again"),
         "GraphLowering": ("torch._inductor.graph.GraphLowering", "read the code that Inductor writes for a graph"),
     },

@@ -12,7 +12,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchstone.compiler._torch import dynamo
@@ -35,6 +35,19 @@ def kept() -> Iterator[None]:
     with contextlib.suppress(OSError, RuntimeError, InputError):
         for folder in folders:
             _keep(folder, there)
+
+
+def give_to(temporary: Path) -> bool:
+    """Let Inductor find the files that were kept where it will run with a temporary folder of its own; whether it does.
+
+    To be called before it runs.
+    """
+    with contextlib.suppress(OSError, RuntimeError):
+        own = temporary / Path(dynamo.default_inductor_cache_dir()).name
+        for folder in _folders():
+            _take(replace(folder, own=own / Path(folder.own).name if folder.name == "headers" else own))
+        return any(own.rglob("*.gch"))
+    return False
 
 
 @dataclass(frozen=True)

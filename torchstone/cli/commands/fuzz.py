@@ -50,6 +50,8 @@ _GUIDANCE = "Draw more often what no program had yet, and what gave news."
 GuidanceOption = Annotated[bool, typer.Option("--guidance/--no-guidance", help=_GUIDANCE)]
 _SPECIAL = "Put nan, inf and -0 into inputs of every program, not of some."
 SpecialOption = Annotated[bool, typer.Option("--special-values", help=_SPECIAL)]
+_REDUCE_TIME = "How long one reduction may take, in a tenth of --time at most."
+ReduceTimeOption = Annotated[str, typer.Option("--reduce-time", help=_REDUCE_TIME)]
 _OUT = "Folder for findings [default: .torchstone/fuzz/BACKEND-SEED]."
 
 
@@ -70,7 +72,7 @@ def fuzz(
     programs: Annotated[int | None, typer.Option("--programs", min=1, help="Stop after this many programs.")] = None,
     jobs: Annotated[str, typer.Option("--jobs", "-j", help="Worker processes: a number, or auto.")] = "auto",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a program may take.")] = 60.0,
-    reduce_time: Annotated[str, typer.Option("--reduce-time", help="How long one reduction may take.")] = "60s",
+    reduce_time: ReduceTimeOption = "60s",
     out: Annotated[Path | None, output_folder("--out", help=_OUT)] = None,
     known: Annotated[
         list[Path] | None,
