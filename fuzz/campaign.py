@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from torchstone.conformance.backends.protocol import Backend
 from torchstone.conformance.backends.registry import load
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import shell_command
@@ -182,6 +183,7 @@ class _Campaign:
 
     def __init__(self, plan: CampaignOptions, tally: Tally, pool: Pool) -> None:
         self.plan, self.tally = plan, tally
+        self._backend = _backend(plan.backend)
         self.desk = Desk(pool)
         self.triage = Triage(plan, tally, self.desk, together=True)
         self._bundler = Bundler()
@@ -203,8 +205,7 @@ class _Campaign:
             if self._out_of_time():
                 return False
             case = None if self._is_last_call() else next(self._programs, None)
-            found = self._bundler.rest() if case is None else self._bundler.add(case)
-            self._ready += found
+            self._ready += self._bundler.rest() if case is None else self._groups(case)
             if case is None and not self._ready:
                 return False
         group = self._ready.popleft()
@@ -220,6 +221,10 @@ class _Campaign:
         self.tally.trying = first if len(group) == 1 else f"{first} and {len(group) - 1} more as one"
         self.desk.drive(told_apart(group), told)
         return True
+
+    def _groups(self, case: Case) -> Iterator[list[Case]]:
+        """What is to be asked as one now. A backend that compiles many at once is given each by itself."""
+        return iter([[case]]) if hasattr(self._backend, "compile_many") else self._bundler.add(case)
 
     def _ask_again(self, case: Case) -> None:
         """Ask a program that failed and was counted, and have its failure sorted now."""
@@ -248,7 +253,7 @@ class _Campaign:
         """The programs that have no verdict yet, without the causes that are known."""
         plan, tally = self.plan, self.tally
         asked_for = {Call(rule.target, (), {}, "").operator for rule in plan.must}
-        costs = _costs(plan.backend)
+        costs = getattr(self._backend, "costs", FREE)
         for index in itertools.chain(sorted(tally.pending), itertools.count(tally.drawn)):
             if plan.programs is not None and index >= plan.programs:
                 return
@@ -297,12 +302,12 @@ class _Campaign:
         return due
 
 
-def _costs(backend: str) -> Mapping[str, int]:
-    """What a backend says of its costs: nothing where it is known to another Python alone."""
+def _backend(name: str) -> Backend | None:
+    """The backend, for what it says of itself: None where it is known to another Python alone."""
     try:
-        return getattr(load(backend), "costs", FREE)
+        return load(name)
     except InputError:
-        return FREE
+        return None
 
 
 def count(tally: Tally, case: Case, verdict: Verdict) -> None:

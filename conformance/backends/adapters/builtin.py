@@ -6,7 +6,7 @@ import copy
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torchstone.conformance.backends.protocol import (
     Availability,
@@ -28,6 +28,8 @@ class Builtin:
     name = ""
     packages: tuple[str, ...] = ("torch", "torchstone")
     options: tuple[str, ...] = ()
+    # Measured, in time of the processor, beside programs of which many are compiled as one.
+    costs: ClassVar = {"backward": 2, "batch": 6, "dynamic": 16, "draws": 2, "control flow": 2}
     library_calls = True
     frozen = False
     """Whether inputs after the first are taken for constants."""

@@ -59,6 +59,11 @@ def index_put(
     given = [i for i in indices if i is not None]
     if not given:
         raise b.unsupported("no index at all")
+    if values.dtype != x.dtype:
+        # One number where one mask holds is a fill, for which eager converts; for all others it wants one dtype.
+        if accumulate or len(given) > 1 or not is_mask(given[0]) or product(values.shape) != 1:
+            raise b.unsupported(f"values of {values.dtype} written to {x.dtype}, which eager refuses")
+        values = b.cast(values, x.dtype)
     made: Sequence[Value] = ()
     replaced: Sequence[Value | None] = indices
     if any(is_mask(i) for i in given):

@@ -81,6 +81,24 @@ def test_index_put_and_put(agrees: Agrees, dtype: torch.dtype, accumulate: bool)
     agrees(lambda x, v, m: aten.index_put(x, [None, m], v, accumulate), x, values[0, :2], mask[:3])
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("of_value", DTYPES)
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_where_one_mask_holds_a_number_of_any_dtype_is_written(
+    agrees: Agrees, dtype: torch.dtype, of_value: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    """Eager fills, and converts; all other values have to be of the tensor's dtype."""
+    x, mask, number = (
+        _values(4, dtype=dtype),
+        torch.tensor([True, False, True, True]),
+        torch.full(shape, 3).to(of_value),
+    )
+    agrees(lambda x, v, m: aten.index_put(x, [m], v), x, number, mask)
+    if of_value is not dtype:
+        with pytest.raises(Exception, match="which eager refuses"):
+            compile(lambda x, v, m: aten.index_put(x, [m], v, True), (x, number, mask), "evaluator")(x, number, mask)
+
+
 def test_a_mask_takes_as_many_values_as_it_has_true_elements() -> None:
     x, mask = _values(4), torch.tensor([True, False, True, True])
     put = compile(lambda x, m, v: aten.index_put(x, [m], v), (x, mask, _values(3)), "evaluator")
