@@ -65,7 +65,16 @@ def views_to(tensor: Any) -> Any:
 
 def was_expanded(tensor: Any) -> bool:
     """Say whether a functional tensor is a view of an expanded one, or of a part of it."""
-    return any(type(step).__name__ == "expand_ViewMeta" for step in views_to(tensor))
+    return _has_view(tensor, "expand")
+
+
+def was_unfolded(tensor: Any) -> bool:
+    """Say whether a functional tensor is a view of the windows that ``unfold`` makes, or of a part of them."""
+    return _has_view(tensor, "unfold")
+
+
+def _has_view(tensor: Any, op: str) -> bool:
+    return any(type(step).__name__ == f"{op}_ViewMeta" for step in views_to(tensor))
 
 
 @uses("torch._C._functionalization.apply_view_meta_sequence")

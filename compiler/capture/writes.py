@@ -1,8 +1,11 @@
-"""Writes that PyTorch's functionalization gives other numbers than eager: to expanded tensors, and beside reads.
+"""Writes that PyTorch's functionalization gives other numbers than eager: to expansions, windows, and beside reads.
 
 Of ``x.expand(1, 3).exp_()`` it makes ``x + (exp(x) - x)``: that rounds, and has no infinities. An expansion that gives
 no element a second place is a view like any other, and is made one here before PyTorch sees it. A write to a part of
 what is truly expanded is refused; one to the whole is refused by eager.
+
+Of a write to windows, ``x.unfold(0, 2, 3)[1] = 0``, it makes zeros of what lies between them, and refuses windows that
+overlap. Both are refused.
 
 Of ``x[:, 1:] += x[:, :-1]`` it reads all before it writes. Eager refuses that where it sees it, and else reads what it
 has written, by the order of its kernel.
@@ -16,7 +19,7 @@ from typing import Any
 import torch
 
 from torchstone.compiler._torch import pytrees as pytree
-from torchstone.compiler._torch.functionalization import FunctionalTensor, was_expanded
+from torchstone.compiler._torch.functionalization import FunctionalTensor, was_expanded, was_unfolded
 from torchstone.compiler._torch.modes import TorchDispatchMode
 from torchstone.compiler._torch.operators import schema_of
 from torchstone.compiler._torch.write_order import order_decides
@@ -39,7 +42,7 @@ class ExactWrites(TorchDispatchMode):
 def written_exactly(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     """The call, or the view that an expansion is.
 
-    Unsupported for a write to a part of an expanded tensor, and to elements that are read for other elements.
+    Unsupported for a write to a part of an expanded tensor, to windows, or to elements that are read for others.
     """
     if func is torch.ops.aten.expand.default and _expands_nothing(*args[:2]):
         return torch.ops.aten.view.default, (args[0], _sizes_of(*args[:2])), {}
@@ -47,6 +50,8 @@ def written_exactly(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
         raise Unsupported(_ORDER_DECIDES.format(func), stage="capture", op=str(func))
     if schema_of(func).is_mutable and any(map(was_expanded, _written(func, args, kwargs))):
         raise Unsupported(f"{func} writes to a part of an expanded tensor", stage="capture", op=str(func))
+    if schema_of(func).is_mutable and any(map(was_unfolded, _written(func, args, kwargs))):
+        raise Unsupported(f"{func} writes to windows that unfold made; write to slices", stage="capture", op=str(func))
     return func, args, kwargs
 
 

@@ -272,3 +272,23 @@ def test_a_write_to_one_of_the_rows_that_are_one_is_refused() -> None:
     for sizes in (None, ({0: torch.export.Dim.AUTO},)):
         with pytest.raises(Unsupported, match="a part of an expanded tensor"):
             compile(program, (torch.ones(2),), target="linalg", dynamic_shapes=sizes)
+
+
+@pytest.mark.parametrize(("size", "step"), [(1, 2), (2, 2), (2, 1)])
+def test_a_write_to_windows_is_refused(size: int, step: int) -> None:
+    """PyTorch leaves zeros between them, and after the last. What is only read stays a view."""
+
+    def program(t: torch.Tensor) -> torch.Tensor:
+        t.unfold(0, size, step)[0].fill_(7)
+        return t
+
+    def read(t: torch.Tensor) -> torch.Tensor:
+        windows = t.unfold(0, size, step)
+        t.mul_(2)
+        return windows * 1
+
+    x = torch.arange(5.0)
+    for sizes in (None, ({0: torch.export.Dim.AUTO},)):
+        with pytest.raises(Unsupported, match="writes to windows that unfold made"):
+            compile(program, (x.clone(),), dynamic_shapes=sizes)
+        assert torch.equal(compile(read, (x.clone(),), dynamic_shapes=sizes)(x.clone()), read(x.clone()))
