@@ -42,6 +42,9 @@ REMEMBERED = 64
 MOST_FAILURES = 8
 """Failures that may wait to be sorted before no more programs are tried."""
 
+MANY_BESIDE = 8
+"""Programs that a worker has at once where many are compiled together, while failures wait: trials come behind them."""
+
 SCRIPT_SECONDS = 0.1
 """How often to look whether a script has ended, once nothing else is left to do."""
 
@@ -184,6 +187,7 @@ class _Campaign:
     def __init__(self, plan: CampaignOptions, tally: Tally, pool: Pool) -> None:
         self.plan, self.tally = plan, tally
         self._backend = _backend(plan.backend)
+        self._compiles_many = hasattr(self._backend, "compile_many")
         self.desk = Desk(pool)
         self.triage = Triage(plan, tally, self.desk, together=True)
         self._bundler = Bundler()
@@ -196,7 +200,8 @@ class _Campaign:
 
     def ask(self) -> bool:
         """Ask one more bundle. Where failures wait, a worker is left to them; where many do, all are."""
-        if self.triage and (self._asked >= self.desk.jobs - 1 or len(self.triage) >= MOST_FAILURES):
+        beside = (self.desk.jobs - 1) * (MANY_BESIDE if self._compiles_many else 1)
+        if self.triage and (self._asked >= beside or len(self.triage) >= MOST_FAILURES):
             return False
         if self._again and not self._out_of_time():
             self._ask_again(self._again.popleft())
@@ -224,7 +229,7 @@ class _Campaign:
 
     def _groups(self, case: Case) -> Iterator[list[Case]]:
         """What is to be asked as one now. A backend that compiles many at once is given each by itself."""
-        return iter([[case]]) if hasattr(self._backend, "compile_many") else self._bundler.add(case)
+        return iter([[case]]) if self._compiles_many else self._bundler.add(case)
 
     def _ask_again(self, case: Case) -> None:
         """Ask a program that failed and was counted, and have its failure sorted now."""
