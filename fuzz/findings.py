@@ -141,10 +141,15 @@ class Findings:
         return sorted(new, key=lambda f: (rank.get(f.signature.outcome, len(rank)), -len(f.seen), f.name))
 
     def add(self, finding: FuzzFinding) -> FuzzFinding:
-        """Take up a new finding, unless it turns out to be a known one: then that is returned, counted once more."""
+        """Take up a new finding, unless it turns out to be a known one: then that is returned, counted once more.
+
+        A cause that is any op's is the known one's from then on.
+        """
         for known in self._found:
             if _same(known, finding):
                 known.seen += finding.seen
+                if finding.cause is not None and not finding.cause.ops:
+                    known.cause = finding.cause
                 return known
         self._found.append(finding)
         return finding
@@ -221,10 +226,13 @@ def _alike(one: Signature, other: Signature) -> bool:
 
 def _same(known: FuzzFinding, finding: FuzzFinding) -> bool:
     """Whether two findings are one bug: they fail alike, and one's cause is the other's, or a part of it."""
-    if (known.signature.outcome, known.signature.kind) != (finding.signature.outcome, finding.signature.kind):
+    kinds = {known.signature.kind, finding.signature.kind}
+    if known.signature.outcome != finding.signature.outcome or not (len(kinds) == 1 or kinds <= _WRONG_NUMBERS):
         return False
-    if known.cause is not None and finding.cause is not None and not known.cause.ops:
-        return known.cause.traits <= finding.cause.traits
+    causes = [one.cause for one in (known, finding) if one.cause is not None]
+    if len(causes) == 2 and not (causes[0].ops and causes[1].ops):
+        wide, other = sorted(causes, key=lambda cause: (len(cause.ops), len(cause.traits)))
+        return wide.traits <= other.traits
     if known.signature != finding.signature or known.ops != finding.ops:
         return False
     if known.cause is None or finding.cause is None:

@@ -164,8 +164,8 @@ def _judge_part(
 
 
 _SINGULAR = "_LinAlgError: "
-"""How the problem begins of a float64 run that finds a matrix singular, or not positive definite: what eager gives for it
-in a narrower dtype comes of rounding."""
+"""How the problem begins of a float64 run that finds a matrix singular, or not positive definite: what eager gives for
+it in a narrower dtype comes of rounding."""
 
 
 def _beside_eager(referee: Referee, expected: Observed, actual: Observed, effort: Effort) -> tuple[Finding, Observed]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 import torch
 
 from tests import mutants
-from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
+from torchstone.fuzz.cause import Cause
 from torchstone.fuzz.findings import Findings, FuzzFinding
 from torchstone.reducers.asking import answered
 from torchstone.reducers.signature import signature
@@ -92,6 +94,23 @@ def test_two_reductions_that_end_in_the_same_ops_are_one_finding():
     first = findings.add(_finding(_case("sub"), verdict))
     assert findings.add(_finding(_case("sub"), verdict)) is first
     assert (len(findings), len(first.seen)) == (1, 2)
+
+
+@pytest.mark.parametrize("wide_first", [True, False])
+def test_what_any_op_does_with_a_trait_is_one_finding_with_what_one_op_does(wide_first):
+    """Numbers drawn by a wrong one are of a wrong distribution."""
+    verdict = _judge(mutants.swapped_sub)(_case("sub"))
+    drawn = dataclasses.replace(verdict, kind=Kind.DISTRIBUTION)
+    wide, one = _finding(_case("sub"), verdict), _finding(_case("atan2"), drawn)
+    wide.cause = Cause(frozenset(), frozenset(["lazy negative"]))
+    one.cause = Cause(frozenset(["normal"]), frozenset(["bfloat16", "lazy negative"]))
+    findings = Findings()
+    first, second = (wide, one) if wide_first else (one, wide)
+    assert findings.add(first) is first and findings.add(second) is first
+    assert first.cause == Cause(frozenset(), frozenset(["lazy negative"]))
+    other = _finding(_case("sub"), verdict)
+    other.cause = Cause(frozenset(["sub"]), frozenset(["int16"]))
+    assert findings.add(other) is other
 
 
 def test_the_worst_and_the_most_frequent_come_first():
