@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -145,7 +146,9 @@ def run_campaign(
             if tally.seconds >= plan.seconds + GRACE:
                 raise _TimeIsUp
 
-    with Pool(plan.backend, python=plan.python, jobs=plan.jobs, timeout=plan.timeout, tick=tick) as pool:
+    pooled = Pool(plan.backend, python=plan.python, jobs=plan.jobs, timeout=plan.timeout, tick=tick)
+    with pooled as pool, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # eager's, of what is drawn and reduced
         campaign = _Campaign(plan, tally, pool)
         try:
             for _ in campaign.desk.serve(campaign.ask):
