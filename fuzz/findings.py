@@ -38,6 +38,9 @@ WITHOUT_CULPRIT = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, O
 
 _WRONG_NUMBERS = {Kind.VALUE, Kind.DISTRIBUTION}
 
+_OF_A_TRAIT = _WRONG_NUMBERS | {Kind.MUTATION}
+"""What an op makes of an input that it takes for another: a result, or what it writes."""
+
 SURE = 3
 """Cases that failed of a cause before it is left out of what is generated."""
 
@@ -227,7 +230,7 @@ def _alike(one: Signature, other: Signature) -> bool:
 def _same(known: FuzzFinding, finding: FuzzFinding) -> bool:
     """Whether two findings are one bug: they fail alike, and one's cause is the other's, or a part of it."""
     kinds = {known.signature.kind, finding.signature.kind}
-    if known.signature.outcome != finding.signature.outcome or not (len(kinds) == 1 or kinds <= _WRONG_NUMBERS):
+    if known.signature.outcome != finding.signature.outcome or not (len(kinds) == 1 or kinds <= _OF_A_TRAIT):
         return False
     causes = [one.cause for one in (known, finding) if one.cause is not None]
     if len(causes) == 2 and not (causes[0].ops and causes[1].ops):

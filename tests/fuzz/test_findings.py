@@ -96,11 +96,12 @@ def test_two_reductions_that_end_in_the_same_ops_are_one_finding():
     assert (len(findings), len(first.seen)) == (1, 2)
 
 
+@pytest.mark.parametrize("kind", [Kind.DISTRIBUTION, Kind.MUTATION])
 @pytest.mark.parametrize("wide_first", [True, False])
-def test_what_any_op_does_with_a_trait_is_one_finding_with_what_one_op_does(wide_first):
-    """Numbers drawn by a wrong one are of a wrong distribution."""
+def test_what_any_op_does_with_a_trait_is_one_finding_with_what_one_op_does(wide_first, kind):
+    """Numbers drawn by a wrong one are of a wrong distribution, and written ones are in an input."""
     verdict = _judge(mutants.swapped_sub)(_case("sub"))
-    drawn = dataclasses.replace(verdict, kind=Kind.DISTRIBUTION)
+    drawn = dataclasses.replace(verdict, kind=kind)
     wide, one = _finding(_case("sub"), verdict), _finding(_case("atan2"), drawn)
     wide.cause = Cause(frozenset(), frozenset(["lazy negative"]))
     one.cause = Cause(frozenset(["normal"]), frozenset(["bfloat16", "lazy negative"]))
