@@ -234,7 +234,7 @@ def _judge_calls(
         nonlocal free
         finding = None if free else _compare(case.program, case, executable, expected, actual)
         if finding is not None and finding.outcome is Outcome.MISMATCH:
-            free = randomness.undetermined(case, drawn, randomness.MORE_RESEEDS)
+            free = randomness.undetermined(case, drawn or randomness.draws(case), randomness.MORE_RESEEDS)
         return randomness.compare(free, case, backend, executable, expected, actual) if free or not finding else finding
 
     finding = judge_run(case, expected, actual)

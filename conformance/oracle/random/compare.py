@@ -79,6 +79,14 @@ def drew() -> bool:
     return not torch.equal(_start(), torch.get_rng_state())
 
 
+def draws(case: Case) -> bool:
+    """Whether eager takes numbers from the generator for these inputs: it may for some alone, as ``rrelu`` does."""
+    with contextlib.suppress(Exception):
+        observe(_unseeded(case.program), case.fresh_args())
+        return drew()
+    return False
+
+
 def undetermined(case: Case, drawn: bool, reseeds: int = RESEEDS) -> str:
     """Why eager's own values are not determined by the inputs, ``unwritten`` or ``drawn``, or an empty string.
 

@@ -218,6 +218,17 @@ def test_a_program_that_draws_is_called_with_other_values() -> None:
     assert outcome(verdict) == ("compare", "mismatch", "later-call")
 
 
+def test_what_is_drawn_for_other_values_alone_is_judged_by_its_distribution() -> None:
+    """Eager draws the slopes of ``rrelu`` for negative numbers."""
+    case = case_of("torch.nn.functional.rrelu", inputs={"x0": torch.tensor([2.0])}, training=True)
+
+    def compiler(low: float) -> Any:
+        return lambda fn, args: lambda x: torch.where(x >= 0, x, x * torch.empty_like(x).uniform_(low, 1 / 3))
+
+    assert run_case(case, Fake(compiler(1 / 8))).outcome is Outcome.PASS
+    assert outcome(run_case(case, Fake(compiler(0.3)))) == ("compare", "mismatch", "later-call")
+
+
 def test_programs_that_write_to_their_inputs_are_called_later_too() -> None:
     case = case_of("torch.Tensor.add_", Ref("x0"), 1, inputs={"x0": X}).replace(variant="default")
     for index in (0, 1):
