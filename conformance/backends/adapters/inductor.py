@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from unittest import mock
 
 from torchstone.compiler._torch import dynamo
+from torchstone.conformance.backends.adapters import inductor_warm_files
 from torchstone.conformance.backends.adapters.inductor_order import programs_apart
 from torchstone.conformance.backends.dynamo_errors import told_apart
 from torchstone.conformance.backends.eager_ops import eager_ops
@@ -69,8 +70,6 @@ class Inductor:
     def warm_up(self) -> None:
         """Compile one kernel: the first one also compiles headers, unless they are kept, and probes the CPU."""
         import torch
-
-        from torchstone.conformance.backends.adapters import inductor_warm_files
 
         with inductor_warm_files.kept():
             self.compile(lambda x: x + 1, (torch.ones(8),))
