@@ -65,7 +65,7 @@ NO_WRITERS: dict[str, str] = {
     "torchstone.reducers.mlir.questions": "the module, in a folder of its own, for the user's command to read",
     "torchstone.fuzz.selftrial.line_map": "ids of cases and numbers of lines, in a file of its own",
     "torchstone.fuzz.selftrial.forked": "flushes both streams, so that a fork has nothing of theirs",
-    "torchstone.conformance.backends.adapters.inductor_warm_files": "copies of Inductor's files, by the names it gave them",
+    "torchstone.conformance.backends.adapters.inductor_warm_files": "copies of Inductor's files, by its names",
     "torchstone.compiler.registry": "a warning of a plugin, which the command line prints by cli.output",
     "torchstone.conformance.oracle.waivers": "a page made of torchstone's own tables",
     "torchstone.compiler.runtime.tensorrt.files": "bytes that its callers give it, under a name of theirs",
