@@ -64,7 +64,7 @@ def test_what_ends_the_process_is_told_and_the_campaign_goes_on(tmp_path):
 
 
 def test_a_function_for_torch_compile_is_a_backend():
-    case = source.case("newops.reduced", "float32", 0)
+    case = source.case(registration.ask("newops::reduced").name, "float32", 0)
     verdict = run_case(case, load(f"{MODULE}:clips_negative"))
     assert bool((case.program(*case.args) < 0).any())
     assert verdict.outcome is Outcome.MISMATCH
@@ -74,7 +74,7 @@ def test_a_function_for_torch_compile_is_a_backend():
 
 
 def test_a_wrong_backward_graph_of_a_backend_for_torch_compile_is_seen():
-    case = apply(source.case("newops.reduced", "float32", 0), "backward")
+    case = apply(source.case(registration.ask("newops::reduced").name, "float32", 0), "backward")
     verdict = run_case(case, load(f"{MODULE}:doubles_gradients"))
     assert (verdict.outcome, verdict.kind) == (Outcome.MISMATCH, "value")
     assert "output[1]" in verdict.message
