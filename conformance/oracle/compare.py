@@ -157,15 +157,7 @@ def _judge_part(
         for beside in itertools.chain([finding], (_judge(*choice, effort) for choice in choices or [])):
             if beside.outcome is not Outcome.MISMATCH:
                 return beside
-    if referee.float64.problem.startswith(_SINGULAR):
-        message = f"{finding.message}; float64 refuses it: {referee.float64.problem}"
-        return replace(finding, outcome=Outcome.ILL_CONDITIONED, kind="", message=message)
     return finding
-
-
-_SINGULAR = "_LinAlgError: "
-"""How the problem begins of a float64 run that finds a matrix singular, or not positive definite: what eager gives for
-it in a narrower dtype comes of rounding."""
 
 
 def _beside_eager(referee: Referee, expected: Observed, actual: Observed, effort: Effort) -> tuple[Finding, Observed]:
