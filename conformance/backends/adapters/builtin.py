@@ -28,7 +28,7 @@ class Builtin:
     name = ""
     packages: tuple[str, ...] = ("torch", "torchstone")
     options: tuple[str, ...] = ()
-    # Measured, in time of the processor, beside programs of which many are compiled as one.
+    # Measured on linalg, beside programs of which many are compiled together.
     costs: ClassVar = {"backward": 2, "batch": 6, "dynamic": 16, "draws": 2, "control flow": 2}
     library_calls = True
     frozen = False

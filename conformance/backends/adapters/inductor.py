@@ -45,8 +45,8 @@ class Inductor:
     name = "inductor"
     executors = ("inductor",)
     options = ("cuda",)
-    # Measured beside programs of which 32 are compiled as one, which take 0.3 s of the processor each: new sizes may be
-    # graphs of their own, and so is each rewritten program.
+    # Measured beside programs of which 32 are compiled as one, which take 0.3 s each: new sizes may be graphs of their
+    # own, and so is each rewritten program.
     costs: ClassVar = {"backward": 6, "rewritten": 6, "batch": 10, "dynamic": 36, "draws": 6, "control flow": 6}
 
     def __init__(self) -> None:

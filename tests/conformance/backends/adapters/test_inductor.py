@@ -1,4 +1,4 @@
-"""Inductor's adapter: a program that is still in use is not forgotten when another one is compiled."""
+"""Inductor's adapter: what it forgets, what it keeps between runs, and what it says of a refusal."""
 
 from __future__ import annotations
 
