@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterator
+from keyword import iskeyword
 from typing import Any, TypeAlias
 
 from torchstone.conformance.mutants.syntactic.names import COMMUTATIVE, CONVERSIONS, other_of_its_kind
@@ -50,7 +51,7 @@ def of_expression(node: ast.expr, first: str = "") -> Iterator[Proposal]:
             yield from _of_constant(node)
         case ast.Attribute(ctx=ast.Load()):
             if (other := other_of_its_kind(node.attr)) is not None:
-                yield "name", _with(node, attr=other)
+                yield "name", _with(node, attr=f"{other}_" if iskeyword(other) else other)
         case ast.IfExp():
             yield "branch", _with(node, body=node.orelse, orelse=node.body)
         case ast.Call():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 
 import pytest
 
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.mutants.syntactic import population
+from torchstone.conformance.mutants.syntactic.enumerate import mutations
 from torchstone.conformance.mutants.syntactic.judgements import Judgement, read_judgements
 
 TEXTS = {"a.py": "def f(x, y):\n    return x - y * 2\n", "b.py": "def g(x):\n    return not x\n"}
@@ -29,6 +31,21 @@ def test_every_file_is_drawn_from_on_one_target_or_left_out_for_a_reason():
     assert len(taken) == len(set(taken))
     assert {path for path in left_out if not path.startswith(tuple(population.NOT_DRAWN))} == set()
     assert all((population.ROOT / path).exists() for path in population.NOT_DRAWN)
+
+
+def test_every_mutation_of_the_compiler_is_python():
+    sources = (population.sources(target) for target in population.TARGETS)
+    found = [one for texts in sources for path, text in texts.items() for one in mutations(path, text)]
+    wrong = [f"{one.path}:{one.line}: {one.text}" for one in found if not parses(one)]
+    assert len(found) > 10_000 and wrong == []
+
+
+def parses(mutation):
+    try:
+        ast.parse(mutation.text if mutation.statement else f"({mutation.text})")
+    except SyntaxError:
+        return False
+    return True
 
 
 def test_names_that_there_are_none_of():
