@@ -20,6 +20,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call
 from torchstone.conformance.runner.pool import Pool
 from torchstone.fuzz.bundles import Bundler, Told, told_apart
+from torchstone.fuzz.corpus import Corpus
 from torchstone.fuzz.desk import Desk
 from torchstone.fuzz.findings import Findings
 from torchstone.fuzz.generator.generate import Drafts
@@ -59,7 +60,8 @@ class CampaignOptions:
     of one finding, as does a tenth of ``seconds``: the others are to be found, too. The stream of programs depends on
     ``seed``, ``pool``, ``must``, ``max_ops``, ``specials`` (nan, inf and -0 in the inputs) and the backend's ``costs``
     alone, but for causes that are known by then and left out; if it is ``guided``, on what earlier programs had and
-    what became of them, too.
+    what became of them, too, and it begins with the programs of the folder ``corpus``, if there is no limit to their
+    number, and keeps new ones there.
     """
 
     backend: str
@@ -76,6 +78,7 @@ class CampaignOptions:
     specials: bool = False
     python: str | None = None
     guided: bool = True
+    corpus: Path | None = None
 
     @property
     def seconds_of_one(self) -> float:
@@ -146,7 +149,8 @@ def run_campaign(
             if tally.seconds >= plan.seconds + GRACE:
                 raise _TimeIsUp
 
-    pooled = Pool(plan.backend, python=plan.python, jobs=plan.jobs, timeout=plan.timeout, tick=tick)
+    watch = tally.guidance.watch if plan.guided else None
+    pooled = Pool(plan.backend, python=plan.python, jobs=plan.jobs, timeout=plan.timeout, tick=tick, watch=watch)
     with pooled as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # eager's, of what is drawn and reduced
         campaign = _Campaign(plan, tally, pool)
@@ -199,7 +203,8 @@ class _Campaign:
         self._saved = tally.seconds
         self._again = deque(tally.unsorted)  # failures of before
         tally.unsorted = []
-        self._programs = self._draw()
+        self._corpus = Corpus(plan.corpus if plan.guided else None)
+        self._programs = itertools.chain(self._kept(), self._draw())
 
     def ask(self) -> bool:
         """Ask one more bundle. Where failures wait, a worker is left to them; where many do, all are."""
@@ -260,7 +265,7 @@ class _Campaign:
     def _draw(self) -> Iterator[Case]:
         """The programs that have no verdict yet, without the causes that are known."""
         plan, tally = self.plan, self.tally
-        asked_for = {Call(rule.target, (), {}, "").operator for rule in plan.must}
+        asked_for = _operators(plan)
         costs = getattr(self._backend, "costs", FREE)
         for index in itertools.chain(sorted(tally.pending), itertools.count(tally.drawn)):
             if plan.programs is not None and index >= plan.programs:
@@ -278,6 +283,26 @@ class _Campaign:
                 tally.left_out += 1
                 tally.pending.remove(index)
 
+    def _kept(self) -> Iterator[Case]:
+        """The programs of the corpus that may be asked, in half of the time at most; once in a campaign."""
+        plan, tally = self.plan, self.tally
+        if plan.programs is not None or tally.tried:
+            return
+        targets = {target for rule in plan.pool for target in (rule.target, rule.inplace)}
+        asked_for = _operators(plan)
+
+        def may_be(case: Case) -> bool:
+            calls = list(case.program.every_call)
+            return (not targets or targets >= {call.target for call in calls}) and (
+                not asked_for or not asked_for.isdisjoint(call.operator for call in calls)
+            )
+
+        for kept in self._corpus.cases(may_be):
+            if tally.seconds >= plan.seconds / 2:
+                return
+            if tally.findings.spared(kept, asked_for) is kept:
+                yield kept
+
     def _is_last_call(self) -> bool:
         """Whether what still waits for company takes all of the time that is left."""
         return self._bundler.seconds() >= (self.plan.seconds - self.tally.seconds) * self.desk.jobs
@@ -289,18 +314,27 @@ class _Campaign:
         """Count a program, and have its failure sorted."""
         tally = self.tally
         count(tally, case, verdict)
-        tally.guidance.learn(case, verdict)
+        news = tally.guidance.learn(case, verdict)
         tally.findings.note(case, verdict)
         if verdict.failed:
             self.triage.add(case, verdict, lambda: self._done(case))
             return
         if verdict.outcome in CORRECT:
             tally.right.append(case)
-        tally.pending.remove(case.index)
+        if news:
+            self._corpus.keep(case)
+        else:
+            self._corpus.drop(case)
+        self._forget(case)
 
     def _done(self, case: Case) -> None:
-        self.tally.pending.remove(case.index)
+        self._forget(case)
         self._saved = -SAVE_SECONDS
+
+    def _forget(self, case: Case) -> None:
+        """A program is done with. Those of the corpus have numbers of other campaigns."""
+        if not self._corpus.has(case):
+            self.tally.pending.remove(case.index)
 
     def is_to_be_saved(self) -> bool:
         """Whether it is time again to write down what was done."""
@@ -308,6 +342,11 @@ class _Campaign:
         if due:
             self._saved = self.tally.seconds
         return due
+
+
+def _operators(plan: CampaignOptions) -> set[str]:
+    """The ops of which every program has to call one."""
+    return {Call(rule.target, (), {}, "").operator for rule in plan.must}
 
 
 def _backend(name: str) -> Backend | None:

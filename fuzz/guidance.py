@@ -1,10 +1,13 @@
 """Guidance of a campaign: what its programs had and what the backend said decide what is drawn next.
 
-A program that gets a verdict or a message that no earlier one got makes its ops and dtypes likelier for a while. What
-is drawn depends on nothing but the seed, and the programs and verdicts that this is told of, in their order.
+A program that gets a verdict or a message that no earlier one got, or that runs lines of the backend that none ran,
+makes its ops and dtypes likelier for a while. What is drawn depends on nothing but the seed, and the programs, verdicts
+and lines that this is told of, in their order.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from torchstone.conformance.execution.verdict import CORRECT, Verdict
 from torchstone.conformance.program.case import Case
@@ -18,15 +21,25 @@ class Guidance(Novelty):
     def __init__(self) -> None:
         super().__init__()
         self._said: set[Signature] = set()
+        self.lines: set[str] = set()
+        self._ran: set[str] = set()
+
+    def watch(self, case: Case, lines: Sequence[str]) -> None:
+        """Take note of lines of the backend that a case ran, before its verdict."""
+        if not self.lines.issuperset(lines):
+            self._ran.add(case.id)
+            self.lines.update(lines)
 
     def learn(self, case: Case, verdict: Verdict) -> bool:
-        """Take note of a verdict; say whether it is unlike all before. The first that is right is nothing new."""
-        found = signature(verdict)
-        if found in self._said:
-            return False
+        """Take note of a verdict; say whether it, or what ran for it, is new. The first that is right is no news."""
+        found, ran = signature(verdict), case.id in self._ran
+        answered = found not in self._said and verdict.outcome not in CORRECT
         self._said.add(found)
-        if verdict.outcome in CORRECT:
+        self._ran.discard(case.id)
+        targets = {call.target for call in case.program.every_call}
+        self.show(targets, ran)
+        if not (answered or ran):
             return False
-        self.heat([call.target for call in case.program.every_call])
+        self.heat(targets)
         self.heat([tensor.dtype for tensor in case.args])
         return True

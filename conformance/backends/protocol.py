@@ -61,6 +61,8 @@ class Backend(Protocol):
     One to which programs of some variants cost a multiple of what others do, or those that draw random numbers
     (``draws``) or have ``control flow``, has these multiples in ``costs``, by name, as in ``{"dynamic": 12}``. A
     fuzzing campaign then draws fewer of them.
+    One that is written in Python has the folder of its sources in ``sources``: a guided campaign draws more of what
+    runs lines there that nothing ran before.
     One with options has their names in ``options``, and ``configured(options)`` returns it with some of them on.
     One whose callables tell what ran (see ``compile``) has in ``executors`` the names of those that are its own: what
     any other ran is a ``fallback``. Without either its passes are marked as unproven.

@@ -14,7 +14,7 @@ import selectors
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError
@@ -53,7 +53,8 @@ class Pool:
     ``backend`` is a registered name or ``module:attribute``; ``python`` the interpreter it runs in, this one if None;
     ``jobs`` workers at most, started as they are needed; ``timeout`` seconds a case; ``memory`` resident bytes a
     worker; ``disk`` bytes in its temporary folder, and in any one file; ``recycle`` cases until a worker is renewed;
-    ``tick`` is called at least every 0.2 s while the pool waits.
+    ``tick`` is called at least every 0.2 s while the pool waits; ``watch`` with each case that ran lines of the
+    backend's ``sources`` for the first time in a worker, and these lines, before its verdict is there.
 
     A case whose worker dies (except by SIGKILL from outside) or times out is tried again, alone in a fresh worker:
     the same trouble again stands, anything else makes it ``flaky``. A worker that dies before it has begun a case, as
@@ -76,6 +77,7 @@ class Pool:
         recycle: int = 2000,
         retry: bool = True,
         tick: Callable[[], None] | None = None,
+        watch: Callable[[Case, Sequence[str]], None] | None = None,
     ) -> None:
         self.backend = backend
         self.interpreter = Interpreter(python) if python else Interpreter()
@@ -83,6 +85,7 @@ class Pool:
         self.limits = Limits(timeout, memory, disk, recycle)
         self.retry = retry
         self.tick = tick
+        self.watch = watch
         self.spawned = 0
         self._slots: list[WorkerSlot] = []
         self._backlog: deque[Task] = deque()  # tasks that lost their place when a worker died before them
@@ -178,7 +181,9 @@ class Pool:
         slot.await_worker(STARTUP_SECONDS)
         try:
             cache = f"cache-{self._number}-{slot.number}-{slot.cold}"
-            slot.worker = worker = self._server.start(self.backend, cache, self.limits.disk)
+            slot.worker = worker = self._server.start(
+                self.backend, cache, self.limits.disk, watch=self.watch is not None
+            )
         except ForkServerDied:
             self._fork_server_died = True
             return
@@ -251,6 +256,8 @@ class Pool:
             elif "failed" in header:
                 raise HarnessError(f"no worker of backend {self.backend} can start: {header['failed']}")
             elif slot.sent and header.get("case") == slot.queue[0].case.id and (verdict := self._verdict(header)):
+                if self.watch is not None and (lines := header.get("lines")):
+                    self.watch(slot.queue[0].case, [str(line) for line in lines])
                 self._answered(slot, verdict, header["rss"], header.get("spent", ""))
                 if slot.worker is not worker:
                     return

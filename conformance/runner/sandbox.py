@@ -12,7 +12,7 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from torchstone.compiler._torch.functorch import is_wrapped
 from torchstone.conformance.backends.protocol import BackendError
+from torchstone.conformance.execution.line_tracer import LineTracer
 from torchstone.conformance.oracle.pytree import dense, flatten
 from torchstone.conformance.runner import progress_mark
 from torchstone.conformance.runner.process_state import ProcessState
@@ -36,8 +37,11 @@ PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 class Sandbox:
     """A backend as the worker calls it; whatever is not named here is the backend's own."""
 
-    def __init__(self, backend: Backend, descriptor: int) -> None:
+    def __init__(self, backend: Backend, descriptor: int, *, watch: bool = False) -> None:
         self._backend = backend
+        sources = getattr(backend, "sources", None) if watch else None
+        self._tracer = LineTracer(str(sources)) if sources else None
+        self.new_lines: list[str] = []  # lines of the backend's that ran for the first time, for the case at hand
         self._mark = progress_mark.ProgressMark(descriptor)
         self._mark.set(progress_mark.NOT_CALLED)
         self._state = ProcessState()
@@ -67,10 +71,11 @@ class Sandbox:
 
     # -- calls --------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Say that a new case begins."""
+    def begin(self, compiled: object = None) -> None:
+        """Say that a new case begins; ``compiled`` is what ``compile_many`` gave for it, if it did."""
         self._mark.begin()
         self.left_changed = {}
+        self.new_lines = [*getattr(compiled, "new_lines", ())]
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         return SandboxedExecutable(self, self.call(progress_mark.COMPILE, self._backend.compile, fn, args))
@@ -81,11 +86,26 @@ class Sandbox:
         )
 
     def compile_many(self, programs: Iterable[Any]) -> list[Callable[..., Any] | Exception]:
-        found = self.call(progress_mark.BATCH, cast("Any", self._backend).compile_many, programs)
-        return [
-            printable_exception(one) if isinstance(one, BaseException) else SandboxedExecutable(self, one)
-            for one in found
-        ]
+        self.new_lines, lines = [], []
+
+        def one_by_one() -> Iterator[Any]:
+            for program in programs:
+                self._note_lines()
+                lines.append(self.new_lines)
+                self.new_lines = []
+                yield program
+
+        found = self.call(progress_mark.BATCH, cast("Any", self._backend).compile_many, one_by_one())
+        out: list[Any] = []
+        for one, of_one in zip(found, [*lines[1:], self.new_lines], strict=False):
+            good = printable_exception(one) if isinstance(one, BaseException) else SandboxedExecutable(self, one)
+            good.__dict__["new_lines"] = of_one
+            out.append(good)
+        return out
+
+    def _note_lines(self) -> None:
+        if self._tracer is not None:
+            self.new_lines += self._tracer.next_case()
 
     def call(self, mark: int, function: Callable[..., Any], *args: Any) -> Any:
         """Call into the backend."""
@@ -93,7 +113,8 @@ class Sandbox:
         self._state.remember()
         self._mark.set(mark)
         try:
-            return function(*args)
+            with contextlib.nullcontext() if self._tracer is None else self._tracer.tracing():
+                return function(*args)
         except SystemExit:
             raise
         except BaseException as error:
@@ -104,6 +125,7 @@ class Sandbox:
         finally:
             if os.getpid() != self._pid:  # a child that the backend has forked, on its way into the harness
                 os._exit(0)
+            self._note_lines()
             self.left_changed |= dict.fromkeys(self._state.restore())
             self._clock.start()
 

@@ -96,7 +96,7 @@ def serve(channel: socket.socket, mark: int, folders: dict[str, str]) -> None:
         if hello[0].get("describe_only"):
             channel.sendall(encode_frame(describe_backend(loaded)))
             return
-        backend = _start(loaded, mark)
+        backend = _start(loaded, mark, watch=bool(hello[0].get("watch")))
     except BaseException as error:
         channel.sendall(
             encode_frame({"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
@@ -109,12 +109,13 @@ def serve(channel: socket.socket, mark: int, folders: dict[str, str]) -> None:
     while frames := _receive_batch(channel, backend.batch):
         compiled, seconds = _compile(backend, frames)
         for index, frame in enumerate(frames):
-            backend.begin()
+            own = compiled.pop(index, None)
+            backend.begin(own)
             subject = Eager() if frame[0].get("eager") else backend
-            verdict = _run_case(subject, *frame, compiled.pop(index, None), release=hello[0]["torch"])
+            verdict = _run_case(subject, *frame, own, release=hello[0]["torch"])
             verdict["seconds"] += seconds
             _end_of_output()
-            answer = {"case": frame[0]["case"], "verdict": verdict, "rss": resident()}
+            answer = {"case": frame[0]["case"], "verdict": verdict, "rss": resident(), "lines": backend.new_lines}
             if spent := backend.spent():
                 answer["spent"] = spent
             channel.sendall(encode_frame(answer))
@@ -215,7 +216,7 @@ def _load(hello: dict[str, Any], mark: int, folders: dict[str, str]) -> Backend:
     return load(hello["backend"])
 
 
-def _start(backend: Backend, mark: int) -> Sandbox:
+def _start(backend: Backend, mark: int, *, watch: bool) -> Sandbox:
     from torchstone.conformance.runner.sandbox import Sandbox
 
     availability = backend.available()
@@ -226,7 +227,7 @@ def _start(backend: Backend, mark: int) -> Sandbox:
         warm_up()
     gc.collect()
     gc.freeze()
-    return Sandbox(backend, mark)
+    return Sandbox(backend, mark, watch=watch)
 
 
 def _run_case(backend: Backend, header: dict[str, Any], body: bytes, compiled: Any, release: str) -> dict[str, Any]:

@@ -79,8 +79,13 @@ class ForkServerClient:
                 raise
         self.control.setblocking(False)
 
-    def start(self, backend: str, cache: str, disk: int, describe_only: bool = False) -> WorkerProcess:
-        """Ask for a worker; it will say when it is ready, or what the backend is and no more. Raises ForkServerDied."""
+    def start(
+        self, backend: str, cache: str, disk: int, describe_only: bool = False, watch: bool = False
+    ) -> WorkerProcess:
+        """Ask for a worker; it will say when it is ready, or what the backend is and no more. Raises ForkServerDied.
+
+        ``watch``: it tells which of the backend's own lines run.
+        """
         number = next(self._numbers)
         scratch = self.folder.path / f"worker-{number}"
         worker = WorkerProcess(self, number, scratch, self.folder.path / cache, disk)
@@ -92,6 +97,7 @@ class ForkServerClient:
             "folder": os.getcwd(),
             "environment": environment,
             "describe_only": describe_only,
+            "watch": watch,
             "torch": version("torch"),
             "ops_from": registration.modules(),
         }

@@ -19,6 +19,8 @@ PATIENCE = 8
 """How often an op is tried with nothing to show for it before it is no better than others."""
 WHOLE_PROGRAM = 4
 """For how many tries one counts that cost a program."""
+DRY = 8
+"""Programs in a row in which an op ran nothing new of the backend, after which it is as good as any other."""
 HOT_PROGRAMS = 40
 """For how many programs what was in a program of interest is drawn more often."""
 
@@ -35,6 +37,7 @@ class Novelty:
         self._met: set[Feature] = set()
         self._tried: Counter[str] = Counter()
         self._had: Counter[str] = Counter()
+        self._dry: Counter[str] = Counter()
         self._hot: dict[Hashable, int] = {}
 
     def is_new(self, feature: Feature) -> bool:
@@ -57,7 +60,7 @@ class Novelty:
         else:
             new = int(self.is_new((op, "dtype", dtype)))
             new += any(self.is_new((target, "variant", self.variant)) for target in targets)
-        return new + 2 * any(map(self.is_hot, targets))
+        return new + 2 * any(map(self.is_hot, targets)) + any(self._dry[target] < DRY for target in targets)
 
     def try_op(self, op: str) -> None:
         """Take note that a call of an op is drawn, whether or not it does."""
@@ -77,6 +80,11 @@ class Novelty:
     def meet(self, features: Iterable[Feature]) -> None:
         """Take note of what the last program had besides."""
         self._met.update(features)
+
+    def show(self, targets: Iterable[str], news: bool) -> None:
+        """Take note of whether a program with calls of these ran something new of the backend."""
+        for target in targets:
+            self._dry[target] = 0 if news else self._dry[target] + 1
 
     def heat(self, found: Iterable[Hashable]) -> None:
         """Draw these more often for a while."""

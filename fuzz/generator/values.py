@@ -46,6 +46,9 @@ LONG = 10
 """Of a hundred shapes, how many have a long dim: its size is beside a power of two, at which vectors and blocks end."""
 EXPONENTS = (3, 12)
 """Of these powers, the first and the last."""
+LARGE = 4
+"""Of a hundred shapes, how many are long in every dim, as far as there is room: compilers take products of such apart."""
+LARGE_EXPONENTS = (3, 6)
 
 
 def draw_shape(choices: Choices, ranks: Sequence[int] | None = None) -> tuple[int, ...]:
@@ -55,7 +58,22 @@ def draw_shape(choices: Choices, ranks: Sequence[int] | None = None) -> tuple[in
     drawn = tuple(choices.weighted(SIZES) for _ in range(choices.weighted(allowed)))
     if drawn and choices.chance(LONG):
         return _with_long_dim(choices, drawn)
+    if len(drawn) > 1 and choices.chance(LARGE):
+        return draw_large(choices, len(drawn))
     return drawn[:1] * len(drawn) if len(drawn) > 1 and choices.chance(20) else drawn  # dims that may be mistaken
+
+
+def large_size(choices: Choices) -> int:
+    """Draw a size beside a power of two, as a dim has of which several are long."""
+    return 2 ** choices.integer(*LARGE_EXPONENTS) + choices.pick((1, 0, -1))
+
+
+def draw_large(choices: Choices, rank: int) -> tuple[int, ...]:
+    """Draw a shape that is long in every dim, as far as there is room: the last ones have it first."""
+    out: list[int] = []
+    for _ in range(rank):
+        out.append(min(large_size(choices), max(NUMEL // math.prod(out), 1)))
+    return tuple(reversed(out))
 
 
 def _with_long_dim(choices: Choices, shape: tuple[int, ...]) -> tuple[int, ...]:

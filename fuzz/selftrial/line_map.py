@@ -15,21 +15,19 @@ import itertools
 import json
 import multiprocessing
 import os
-import sys
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.line_tracer import Lines, LineTracer
 from torchstone.conformance.execution.run_case import compile_cases, run_case
 from torchstone.conformance.files import replace_file
 from torchstone.conformance.fork import allow_processor_time, fork
@@ -44,9 +42,6 @@ from torchstone.conformance.variants.registry import is_run_as_it_is
 from torchstone.fuzz.selftrial.cases import ARGUMENT_SAMPLES
 
 T = TypeVar("T")
-Lines: TypeAlias = "dict[str, set[int]]"
-"""Lines that ran, by file."""
-
 SAMPLES = 5
 """Samples of an op's first dtype that are traced, and their gradients; of the other dtypes one is: they take the same
 ways but for that. In 18 ops that had lines left after two samples, those of six that are chosen so showed 172 of the
@@ -82,9 +77,6 @@ FORKS = 16
 
 SECONDS = 120
 """Processor time that a case may take under the trace: one that takes more is left out."""
-
-CALLS = 30
-"""Calls of a function in a case that are traced after the last one that ran a new line of it: tracing is slow."""
 
 
 @dataclass
@@ -166,7 +158,7 @@ def _trace(backend: str, cases: Iterable[Case]) -> Iterator[tuple[str, Lines]]:
 
     compiler = load_backend(backend)
     for case in cases:
-        tracer = Tracer(str(population.ROOT))
+        tracer = LineTracer(str(population.ROOT), population.FOLDERS)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if is_run_as_it_is(case):
@@ -298,61 +290,6 @@ class _CalledOnce:
 
 class _Enough(Exception):
     """A program was called, and more is not asked."""
-
-
-class Tracer:
-    """Notes the lines below a folder that run.
-
-    A function is looked at until all of its lines have run, or none that is new in `CALLS` calls.
-    """
-
-    def __init__(self, root: str) -> None:
-        self.root = f"{root}/"
-        self.ran: set[tuple[CodeType, int]] = set()
-        self._left: dict[CodeType, set[int]] = {}
-        self._calls: Counter[CodeType] = Counter()
-
-    def run(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call a function under the trace. What it raises is no matter: the lines before it ran."""
-        before = sys.gettrace()
-        sys.settrace(self._call)
-        try:
-            function(*args)
-        except Exception:
-            return
-        finally:
-            sys.settrace(before)
-
-    def lines(self) -> Lines:
-        """What ran, by file from the folder on."""
-        out: Lines = {}
-        for code, number in self.ran:
-            out.setdefault(code.co_filename.removeprefix(self.root), set()).add(number)
-        return out
-
-    def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
-        code = frame.f_code
-        left = self._left.get(code)
-        if left is None:
-            left = self._left[code] = set(self._lines_of(code))
-        if not left or self._calls[code] == CALLS:
-            return None
-        self._calls[code] += 1
-        return self._line
-
-    def _lines_of(self, code: CodeType) -> Iterator[int]:
-        """The lines of a function that is watched; the one that it begins with is none where there are others."""
-        if code.co_filename.startswith(tuple(f"{self.root}{folder}/" for folder in population.FOLDERS)):
-            lines = {line for *_, line in code.co_lines() if line is not None}
-            yield from lines - {code.co_firstlineno} or lines
-
-    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
-        code, line = frame.f_code, frame.f_lineno
-        if event == "line" and line in self._left[code]:
-            self.ran.add((code, line))
-            self._left[code].discard(line)
-            self._calls[code] = 0
-        return self._line
 
 
 _TRACED: dict[str, Callable[[str], Iterator[Case]]] = {

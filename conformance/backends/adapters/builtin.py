@@ -6,6 +6,7 @@ import copy
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torchstone.conformance.backends.protocol import (
@@ -35,6 +36,12 @@ class Builtin:
     """Whether inputs after the first are taken for constants."""
     row: Any = None
     """The target, where it is not the one of the name: one up to a stage, after which an interpreter goes on."""
+
+    @property
+    def sources(self) -> Path:
+        import torchstone.compiler
+
+        return Path(torchstone.compiler.__path__[0])
 
     @property
     def target(self) -> str:

@@ -1,6 +1,7 @@
 """The op families: each is a module, or an object, whose ``rules()`` yields the rules of its ops.
 
-An op belongs to one family. What no family has a way to draw is taken from the database's own samples.
+An op belongs to one family. What no family has a way to draw is taken from the database's own samples, and so are some
+calls of the others.
 """
 
 from __future__ import annotations
@@ -53,5 +54,5 @@ def rules() -> Iterator[OpRule]:
         for rule in FAMILIES.load(family).rules():
             if owners.setdefault(rule.op, family) != family:
                 raise InputError(f'the op {rule.op} is drawn by the fuzz families "{owners[rule.op]}" and "{family}"')
-            yield rule
+            yield samples.also_lifted(rule)
     yield from samples.rules(owners)

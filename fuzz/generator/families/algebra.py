@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torchstone.fuzz.generator.draft import Arguments, Draft
+from torchstone.fuzz.generator.draft import Arguments, Draft, DraftValue
 from torchstone.fuzz.generator.rules import OpRule, rules_for
+from torchstone.fuzz.generator.values import large_size
+
+LARGE = 512
+"""Elements from which on an operand is multiplied by others as large: compilers have other code for that."""
 
 
 def rules() -> Iterator[OpRule]:
@@ -15,19 +19,22 @@ def rules() -> Iterator[OpRule]:
         yield from rules_for(op, drawn)
 
 
-def _size(draft: Draft) -> int:
+def _size(draft: Draft, beside: DraftValue | None = None) -> int:
+    """Draw a size of a result; it is a large one for every other operand ``beside`` it that is large."""
+    if beside is not None and beside.tensor.numel() >= LARGE and draft.choices.chance(50):
+        return large_size(draft.choices)
     return draft.choices.integer(0 if draft.choices.chance(3) else 1, 5)
 
 
 def _mm(draft: Draft) -> Arguments:
     left = draft.tensor(ranks=(2,))
-    return Arguments((left, draft.tensor(shape=(left.shape[1], _size(draft)), dtype=left.dtype)))
+    return Arguments((left, draft.tensor(shape=(left.shape[1], _size(draft, left)), dtype=left.dtype)))
 
 
 def _bmm(draft: Draft) -> Arguments:
     left = draft.tensor(ranks=(3,))
     batch, _, inner = left.shape
-    return Arguments((left, draft.tensor(shape=(batch, inner, _size(draft)), dtype=left.dtype)))
+    return Arguments((left, draft.tensor(shape=(batch, inner, _size(draft, left)), dtype=left.dtype)))
 
 
 def _matmul(draft: Draft) -> Arguments:
@@ -36,7 +43,7 @@ def _matmul(draft: Draft) -> Arguments:
         return Arguments((left, draft.tensor(shape=(left.shape[-1],), dtype=left.dtype)))
     batch = left.shape[:-2][draft.choices.integer(0, max(left.dim - 2, 0)) :]
     batch = tuple(1 if draft.choices.chance(20) else length for length in batch)
-    return Arguments((left, draft.tensor(shape=(*batch, left.shape[-1], _size(draft)), dtype=left.dtype)))
+    return Arguments((left, draft.tensor(shape=(*batch, left.shape[-1], _size(draft, left)), dtype=left.dtype)))
 
 
 def _mv(draft: Draft) -> Arguments:
@@ -84,7 +91,7 @@ def _kron(draft: Draft) -> Arguments:
 def _tensordot(draft: Draft) -> Arguments:
     left = draft.tensor(ranks=(1, 2, 3))
     shared = draft.choices.integer(1, min(2, left.dim))
-    shape = (*left.shape[-shared:], *(_size(draft) for _ in range(draft.choices.integer(0, 1))))
+    shape = (*left.shape[-shared:], *(_size(draft, left) for _ in range(draft.choices.integer(0, 1))))
     return Arguments((left, draft.tensor(shape=shape, dtype=left.dtype), shared))
 
 
@@ -106,13 +113,13 @@ def _einsum(draft: Draft) -> Arguments:
     first, second = equation.split("->")[0].split(",")
     left = draft.tensor(ranks=(len(first),))
     sizes = dict(zip(first, left.shape, strict=True))
-    shape = [sizes.get(letter) or sizes.setdefault(letter, _size(draft)) for letter in second]
+    shape = [sizes.get(letter) or sizes.setdefault(letter, _size(draft, left)) for letter in second]
     return Arguments((equation, left, draft.tensor(shape=shape, dtype=left.dtype)))
 
 
 def _linear(draft: Draft) -> Arguments:
     operand = draft.tensor(ranks=(1, 2, 3))
-    out = _size(draft)
+    out = _size(draft, operand)
     weight = draft.tensor(shape=(out, operand.shape[-1]), dtype=operand.dtype)
     bias = (draft.tensor(shape=(out,), dtype=operand.dtype),) if draft.choices.chance(60) else ()
     return Arguments((operand, weight, *bias))
@@ -132,8 +139,9 @@ def _conv(spatial: int) -> Callable[[Draft], Arguments]:
     def draw(draft: Draft) -> Arguments:
         choices = draft.choices
         groups = choices.weighted(((1, 3), (2, 1)))
-        inner, outer = groups * choices.integer(1, 2), groups * choices.integer(1, 2)
-        size = [choices.integer(3, 6) for _ in range(spatial)]
+        large = choices.chance(10)
+        inner, outer = (groups * (large_size(choices) // 2 if large else choices.integer(1, 2)) for _ in range(2))
+        size = [choices.integer(3, 6) * (1 + large) for _ in range(spatial)]
         operand = draft.tensor(shape=[choices.integer(1, 2), inner, *size])
         kernel = [choices.integer(1, 3) for _ in range(spatial)]
         weight = draft.tensor(shape=[outer, inner // groups, *kernel], dtype=operand.dtype)

@@ -1,4 +1,4 @@
-"""Every op no family draws by itself: a call is lifted out of the op database's own samples.
+"""Calls that are lifted out of the op database's own samples: all of what no family draws, and some of what one does.
 
 A sample is taken as it is or in one of the suite's variants: with other numbers, sizes, layouts, operands or arguments.
 Its literals are kept. Each of its tensors is replaced by a value of the program that has the same shape and dtype, if
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,6 +32,8 @@ from torchstone.fuzz.generator.values import NUMEL
 
 SAMPLES = 64
 """Samples an op and dtype to choose from: the first ones, as drawing them costs time."""
+LIFTED = 30
+"""Of a hundred calls of an op that a family draws, how many are lifted: they have arguments that it does not know."""
 VARIED = 40
 """Of a hundred calls, how many are of a sample in a variant."""
 WAYS = ("arguments", *(way for ways in BUNDLES.values() for way in ways))
@@ -47,6 +51,22 @@ def rules(taken: Collection[str]) -> Iterator[OpRule]:
         target = _public_name(info)
         if target is not None:
             yield from rules_for(op, _lifted(op, target), target)
+
+
+def also_lifted(rule: OpRule) -> OpRule:
+    """The rule of a family that takes some of its calls from samples, if there are any of the op."""
+    info = op_database().get(rule.op)
+    if info is None or {rule.op, info.name} & _NOT_COMPARED:
+        return rule
+    lifted = _lifted(rule.op, rule.target)
+
+    def draw(draft: Draft) -> Arguments:
+        if draft.choices.chance(LIFTED):
+            with suppress(CallRejected):  # none calls the op by this name
+                return lifted(draft)
+        return rule.draw(draft)
+
+    return replace(rule, draw=draw)
 
 
 def rule_of_custom(op: CustomOp) -> OpRule:

@@ -48,6 +48,7 @@ _PASSING = "Only ops that passed in this run, or latest."
 PassingOption = Annotated[str | None, typer.Option("--passing", metavar="RUN", help=_PASSING)]
 _GUIDANCE = "Draw more often what no program had yet, and what gave news."
 GuidanceOption = Annotated[bool, typer.Option("--guidance/--no-guidance", help=_GUIDANCE)]
+_CORPUS = "Programs kept between campaigns, tried first [default: .torchstone/corpus/BACKEND]."
 _SPECIAL = "Put nan, inf and -0 into inputs of every program, not of some."
 SpecialOption = Annotated[bool, typer.Option("--special-values", help=_SPECIAL)]
 _REDUCE_TIME = "How long one reduction may take, in a tenth of --time at most."
@@ -78,6 +79,7 @@ def fuzz(
         list[Path] | None,
         input_folder("--known", help="Folder of an earlier campaign: what it found is left out; repeatable."),
     ] = None,
+    corpus: Annotated[Path | None, output_folder("--corpus", help=_CORPUS)] = None,
     python: PythonOption = None,
     store: NewStoreOption = None,
 ) -> int:
@@ -113,6 +115,7 @@ def fuzz(
             reduce_seconds=reduce_seconds,
             specials=special_values,
             guided=guidance,
+            corpus=None if alone else _corpus(corpus, name, len(folders)),
             python=pythons.get(name),
         )
         codes.append(_campaign(plan, op or (), known or (), alone, store))
@@ -197,6 +200,13 @@ def _folders(backends: Sequence[str], seed: int, out: Path | None) -> dict[str, 
     for folder in folders.values():
         check_folder(folder, "--out")
     return folders
+
+
+def _corpus(given: Path | None, backend: str, backends: int) -> Path:
+    """Return the folder of the programs that are kept for a backend."""
+    if given is not None and backends == 1:
+        return given
+    return (given or Path(".torchstone/corpus")) / file_name(backend.replace(":", "."))
 
 
 def _check_names(

@@ -1,0 +1,68 @@
+"""Programs that are kept between campaigns: each ran new lines of the backend, or had an answer that was new then."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from torchstone.conformance.errors import InputError
+from torchstone.conformance.files import replace_file
+from torchstone.conformance.program.case import Case
+
+SUFFIX = ".safetensors"
+
+
+class Corpus:
+    """A folder of programs, a file each, numbered in the order in which they came. Without a folder nothing is kept.
+
+    A campaign begins with them, the last ones first: these run what few do, and most of what others were kept for, too.
+    One that shows nothing new by then is given up, so that the folder stays as small as what it reaches allows.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.unreadable: list[Path] = []
+        self._files = sorted(folder.glob(f"*{SUFFIX}"), reverse=True) if folder is not None and folder.is_dir() else []
+        self._next = 1 + max((_number(file) for file in self._files), default=0)
+        self._of: dict[int, tuple[Case, Path]] = {}
+
+    def __len__(self) -> int:
+        """How many there were at the beginning."""
+        return len(self._files)
+
+    def cases(self, wanted: Callable[[Case], bool] = lambda case: True) -> Iterator[Case]:
+        """Yield the wanted ones that were there at the beginning. What is no case is named in ``unreadable``."""
+        for file in self._files:
+            try:
+                case = Case.load(file)
+            except InputError:
+                self.unreadable.append(file)
+                continue
+            if wanted(case):
+                self._of[id(case)] = case, file
+                yield case
+
+    def has(self, case: Case) -> bool:
+        """Whether this very case is one of those."""
+        return id(case) in self._of
+
+    def keep(self, case: Case) -> None:
+        """Add a program, unless it is one of these. Raises InputError when it cannot be written."""
+        if self.folder is None or self.has(case):
+            return
+        data = case.to_bytes()
+        name = f"{self._next:06}-{hashlib.sha256(data).hexdigest()[:12]}{SUFFIX}"
+        with replace_file(self.folder / name) as file:
+            file.write(data)
+        self._next += 1
+
+    def drop(self, case: Case) -> None:
+        """Give up one of those that were there; any other is no matter."""
+        if (found := self._of.get(id(case))) is not None:
+            found[1].unlink(missing_ok=True)
+
+
+def _number(file: Path) -> int:
+    digits = file.name.partition("-")[0]
+    return int(digits) if digits.isdecimal() else 0
