@@ -60,8 +60,8 @@ class CampaignOptions:
     of one finding, as does a tenth of ``seconds``: the others are to be found, too. The stream of programs depends on
     ``seed``, ``pool``, ``must``, ``max_ops``, ``specials`` (nan, inf and -0 in the inputs) and the backend's ``costs``
     alone, but for causes that are known by then and left out; if it is ``guided``, on what earlier programs had and
-    what became of them, too, and it begins with the programs of the folder ``corpus``, if there is no limit to their
-    number, and keeps new ones there.
+    what became of them, too, and it begins with the programs of the folder ``corpus``, if neither ``pool`` nor
+    ``programs`` limits what is asked, and keeps new ones there.
     """
 
     backend: str
@@ -286,16 +286,12 @@ class _Campaign:
     def _kept(self) -> Iterator[Case]:
         """The programs of the corpus that may be asked, in half of the time at most; once in a campaign."""
         plan, tally = self.plan, self.tally
-        if plan.programs is not None or tally.tried:
+        if plan.programs is not None or plan.pool or tally.tried:
             return
-        targets = {target for rule in plan.pool for target in (rule.target, rule.inplace)}
         asked_for = _operators(plan)
 
         def may_be(case: Case) -> bool:
-            calls = list(case.program.every_call)
-            return (not targets or targets >= {call.target for call in calls}) and (
-                not asked_for or not asked_for.isdisjoint(call.operator for call in calls)
-            )
+            return not asked_for or any(call.operator in asked_for for call in case.program.every_call)
 
         for kept in self._corpus.cases(may_be):
             if tally.seconds >= plan.seconds / 2:

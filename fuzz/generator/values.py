@@ -47,7 +47,7 @@ LONG = 10
 EXPONENTS = (3, 12)
 """Of these powers, the first and the last."""
 LARGE = 4
-"""Of a hundred shapes, how many are long in every dim, as far as there is room: compilers take products of such apart."""
+"""Of a hundred shapes, how many are long in every dim, as far as there is room: products are computed in blocks."""
 LARGE_EXPONENTS = (3, 6)
 
 

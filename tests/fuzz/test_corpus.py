@@ -1,0 +1,79 @@
+"""The corpus: what campaigns keep for the next one, and what is given up again."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.fuzz import campaign
+from torchstone.fuzz.campaign import CampaignOptions, run_campaign
+from torchstone.fuzz.corpus import Corpus
+from torchstone.fuzz.generator.catalog import select_rules
+
+
+def case(op: str) -> Case:
+    program = Program(("x",), (Call(f"torch.{op}", (Ref("x"),), {}, "v"),), Ref("v"))
+    return Case(program, {"x": torch.ones(2)}, "fuzz", op, "float32")
+
+
+def test_the_last_ones_come_first_and_each_is_kept_once(tmp_path):
+    corpus = Corpus(tmp_path / "corpus")
+    assert len(corpus) == 0 and list(corpus.cases()) == []
+    for op in ("sin", "cos", "tan"):
+        corpus.keep(case(op))
+    again = Corpus(tmp_path / "corpus")
+    found = list(again.cases())
+    assert [one.op for one in found] == ["tan", "cos", "sin"]
+    again.keep(found[0])
+    again.drop(found[1])
+    again.drop(case("sin"))
+    assert [one.op for one in Corpus(tmp_path / "corpus").cases()] == ["tan", "sin"]
+    Corpus(tmp_path / "corpus").keep(case("exp"))
+    assert [one.op for one in Corpus(tmp_path / "corpus").cases()] == ["exp", "tan", "sin"]
+
+
+def test_what_is_not_wanted_or_cannot_be_read_stays_where_it_is(tmp_path):
+    corpus = Corpus(tmp_path)
+    corpus.keep(case("sin"))
+    (tmp_path / "000007-damaged.safetensors").write_bytes(b"no case")
+    (tmp_path / "notes.txt").write_text("mine")
+    again = Corpus(tmp_path)
+    assert list(again.cases(lambda one: one.op == "cos")) == []
+    assert [file.name for file in again.unreadable] == ["000007-damaged.safetensors"]
+    again.keep(case("cos"))
+    assert len(list(tmp_path.iterdir())) == 4 and (tmp_path / "000007-damaged.safetensors").exists()
+
+
+def test_without_a_folder_nothing_is_kept():
+    corpus = Corpus(None)
+    corpus.keep(case("sin"))
+    assert list(corpus.cases()) == []
+
+
+@pytest.mark.usefixtures("fork_server")
+def test_a_campaign_keeps_what_ran_new_lines_and_the_next_one_begins_with_it(tmp_path, monkeypatch):
+    rules = select_rules(["sin", "cumsum", "sort"])
+
+    def options(out: str, **changes) -> CampaignOptions:
+        return CampaignOptions(
+            "linalg", 300.0, 5, tmp_path / out, must=rules, max_ops=1, corpus=tmp_path / "corpus", **changes
+        )
+
+    first = run_campaign(options("first", programs=12))
+    kept = {file.name for file in (tmp_path / "corpus").iterdir()}
+    assert 0 < len(kept) < 12 and len(first.guidance.lines) > 500
+
+    assert not run_campaign(options("unguided", programs=2, guided=False)).guidance.lines
+    assert {file.name for file in (tmp_path / "corpus").iterdir()} == kept
+
+    monkeypatch.setattr(campaign._Campaign, "_draw", lambda self: iter(()))
+    second = run_campaign(options("second"))
+    assert second.tried == len(kept), "it begins with them"
+    left = {file.name for file in (tmp_path / "corpus").iterdir()}
+    assert set() < left <= kept
+    lost = first.guidance.lines - second.guidance.lines  # of the programs that were not kept, as they were drawn
+    assert len(lost) < len(first.guidance.lines) / 20, "and runs what they were kept for"
+    rules = select_rules(["tan"])
+    assert run_campaign(options("third")).tried == 0, "none of what is left calls it"
