@@ -4,7 +4,8 @@ A bug is found with the first failure that is reduced, whose script was run, and
 without the bug passes. Of a mutant, ``bisect`` is asked for the stage as well, which is held against the file that was
 mutated. One that is not found may compute the same as the compiler: ``--suite`` tries these on what the suite asks.
 With ``--told`` the fuzzer is told so many ops that come to the bug, which it asks alone and then among others, as
-``torchstone fuzz --alone --op`` does for a lowering that is new. The journal makes it go on where it was stopped.
+``torchstone fuzz --alone --op`` does for a lowering that is new. With ``--corpus`` it begins with what campaigns on the
+compiler without bugs kept. The journal makes it go on where it was stopped.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -160,9 +162,11 @@ def of_mutation(mutation: Mutation, options: argparse.Namespace) -> dict[str, An
 
 
 def _plan(backend: str, folder: str, options: argparse.Namespace) -> CampaignOptions:
+    corpus = options.corpus and shutil.copytree(options.corpus, Path(folder) / "corpus")  # a campaign changes it
     return CampaignOptions(
-        backend, options.seconds, options.seed, Path(folder), jobs=options.jobs, specials=options.special_values
-    )
+        backend, options.seconds, options.seed, Path(folder) / "findings", jobs=options.jobs,
+        specials=options.special_values, corpus=corpus,
+    )  # fmt: skip
 
 
 def judge_missed(missed: Iterable[Mutation]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -225,6 +229,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--special-values", action="store_true", help="as of torchstone fuzz")
     parser.add_argument("--suite", action="store_true", help="try mutants that were not found on what the suite asks")
+    parser.add_argument("--corpus", type=Path, help="what earlier campaigns on linalg kept, which each begins with")
     parser.add_argument("--told", type=int, default=0, help="how many ops the fuzzer is told [all are fuzzed]")
     parser.add_argument("--calls", type=Path, default=Path(".torchstone/planted-calls.json"), help="ATen ops by op")
     parser.add_argument("--journal", type=Path, default=Path(".torchstone/fuzzer-alone.jsonl"))
