@@ -54,7 +54,7 @@ def _first_kind(b: Expander, x: Value, order: int, *, scaled: bool) -> Value:
     near_table, far_table = ((tables.I0_A, tables.I0_B), (tables.I1_A, tables.I1_B))[order]
     size = b.abs(x)
     near = _chebyshev(b, b.sub(b.div(size, const(b, x, 2)), const(b, x, 2)), near_table)
-    near = b.mul(near, size) if order else near
+    near = b.mul(near, size) if order else where(b, near, "gt", 1, const(b, x, 1), near)  # rounding: e**-|x| I_0 <= 1
     far = _chebyshev(b, b.sub(b.div(const(b, x, 32), size), const(b, x, 2)), far_table)
     growth = b.exp(size)
     if not scaled:

@@ -50,3 +50,12 @@ def test_erfinv_has_all_digits_up_to_its_ends(dtype: torch.dtype) -> None:
     torch.testing.assert_close(got, wanted, rtol=4 * torch.finfo(dtype).eps, atol=0)
     assert torch.equal(torch.signbit(got), torch.signbit(y))
     assert compile(torch.erfinv, (y,), target="evaluator")(torch.full_like(y, 1.5)).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_scaled_bessel_function_is_never_above_1(dtype: torch.dtype) -> None:
+    x = torch.cat([torch.zeros(1, dtype=dtype), torch.logspace(-12, 1, 2000, dtype=dtype)])
+    got = compile(torch.special.i0e, (x,))(x)
+    assert got.max() == got[0] == 1 and got.min() > 0
+    assert compile(torch.i0, (x,))(x).min() == 1
+    assert compile(torch.special.i0e, (x,))(torch.full_like(x, math.nan)).isnan().all()
