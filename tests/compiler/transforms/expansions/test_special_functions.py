@@ -57,5 +57,5 @@ def test_the_scaled_bessel_function_is_never_above_1(dtype: torch.dtype) -> None
     x = torch.cat([torch.zeros(1, dtype=dtype), torch.logspace(-12, 1, 2000, dtype=dtype)])
     got = compile(torch.special.i0e, (x,))(x)
     assert got.max() == got[0] == 1 and got.min() > 0
-    assert compile(torch.i0, (x,))(x).min() == 1
+    assert compile(torch.i0, (x,))(x)[0] == 1
     assert compile(torch.special.i0e, (x,))(torch.full_like(x, math.nan)).isnan().all()
