@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -74,8 +75,11 @@ class LineTracer:
         return self._line
 
     def _lines_of(self, code: CodeType) -> Iterator[int]:
-        """The lines of a function that is watched; the one that it begins with is none where there are others."""
-        if code.co_filename.startswith(self._watched):
+        """The lines of a function that is watched; the one that it begins with is none where there are others.
+
+        Modules and the bodies of classes are none: they run as they are imported, whatever the case.
+        """
+        if code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(self._watched):
             lines = {line for *_, line in code.co_lines() if line is not None}
             yield from lines - {code.co_firstlineno} or lines
 

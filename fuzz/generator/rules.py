@@ -11,6 +11,7 @@ import torch
 
 from torchstone.conformance.oracle.op_traits.undetermined import DRAWS_RANDOM_NUMBERS
 from torchstone.conformance.program.call_targets import lookup
+from torchstone.conformance.sources import functions, opinfo
 from torchstone.fuzz.generator.draft import Arguments, Draft, DraftValue
 
 IN_PLACE, IN_PLACE_ON_VIEW = 20, 60
@@ -58,16 +59,16 @@ class OpRule:
 
 
 def op_database() -> dict[str, Any]:
-    """Return PyTorch's op database by name, variants as ``name.variant``."""
+    """Return PyTorch's op database, and what it lacks, by name, variants as ``name.variant``."""
     return _database()[0]
 
 
 @functools.cache
 def _database() -> tuple[dict[str, Any], frozenset[str]]:
     """The database, and the names of its elementwise ops."""
-    from torchstone.compiler._torch.op_database import BinaryUfuncInfo, UnaryUfuncInfo, op_db
+    from torchstone.compiler._torch.op_database import BinaryUfuncInfo, UnaryUfuncInfo
 
-    infos = {info.name + (f".{info.variant_test_name}" if info.variant_test_name else ""): info for info in op_db}
+    infos = {**opinfo.DATABASE.infos, **functions.DATABASE.infos}
     return infos, frozenset(name for name, info in infos.items() if isinstance(info, UnaryUfuncInfo | BinaryUfuncInfo))
 
 

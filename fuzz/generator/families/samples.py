@@ -23,7 +23,7 @@ from torchstone.conformance.program.call_targets import lookup, name_of
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import DTYPES, Ref, dtype_name, leaves, map_leaves
 from torchstone.conformance.program.program import Call
-from torchstone.conformance.sources import opinfo
+from torchstone.conformance.sources import functions, opinfo
 from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import BUNDLES, VARIANTS
 from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
@@ -36,6 +36,8 @@ LIFTED = 30
 """Of a hundred calls of an op that a family draws, how many are lifted: they have arguments that it does not know."""
 VARIED = 40
 """Of a hundred calls, how many are of a sample in a variant."""
+_UNKNOWN: dict[str, Any] = {"jumps": True, "exact": False, "cuts": True}
+"""Of an op of which nothing is known: it may jump, and round."""
 WAYS = ("arguments", *(way for ways in BUNDLES.values() for way in ways))
 """The variants that change one call."""
 
@@ -44,13 +46,16 @@ _NOT_COMPARED = DRAWS_RANDOM_NUMBERS.ops.keys() | UNINITIALIZED.ops.keys() | MAN
 
 
 def rules(taken: Collection[str]) -> Iterator[OpRule]:
-    """Yield a rule for every op of the database that has a public name and is not in ``taken``."""
+    """Yield a rule for every op that has samples of calls by a public name and is not in ``taken``.
+
+    Of one that PyTorch's database lacks no more is known than of a user's own.
+    """
     for op, info in op_database().items():
         if op in taken or {op, info.name} & _NOT_COMPARED or info.name.endswith("_") or "sparse" in op:
             continue
-        target = _public_name(info)
-        if target is not None:
-            yield from rules_for(op, _lifted(op, target), target)
+        target = _public_name(info) or _sampled_name(op)
+        for rule in rules_for(op, _lifted(op, target, _source(op)), target) if target else ():
+            yield rule if _source(op) is opinfo else replace(rule, **_UNKNOWN)
 
 
 def also_lifted(rule: OpRule) -> OpRule:
@@ -58,7 +63,7 @@ def also_lifted(rule: OpRule) -> OpRule:
     info = op_database().get(rule.op)
     if info is None or {rule.op, info.name} & _NOT_COMPARED:
         return rule
-    lifted = _lifted(rule.op, rule.target)
+    lifted = _lifted(rule.op, rule.target, _source(rule.op))
 
     def draw(draft: Draft) -> Arguments:
         if draft.choices.chance(LIFTED):
@@ -70,9 +75,9 @@ def also_lifted(rule: OpRule) -> OpRule:
 
 
 def rule_of_custom(op: CustomOp) -> OpRule:
-    """The rule of an op of the user's own: it may jump, for all that is known, and round."""
+    """The rule of an op of the user's own."""
     dtypes = frozenset(DTYPES[dtype] for dtype in custom.dtypes_of(op.name))
-    return OpRule(op.name, op.target, _lifted(op.name, op.target, custom), dtypes, jumps=True, exact=False, cuts=True)
+    return OpRule(op.name, op.target, _lifted(op.name, op.target, custom), dtypes, **_UNKNOWN)
 
 
 def _public_name(info: Any) -> str | None:
@@ -83,7 +88,18 @@ def _public_name(info: Any) -> str | None:
     return name_of(info.op)
 
 
-def _lifted(op: str, target: str, source: Any = opinfo) -> Callable[[Draft], Arguments]:
+def _source(op: str) -> Any:
+    return functions if op in functions.DATABASE.infos else opinfo
+
+
+def _sampled_name(op: str) -> str | None:
+    """Return the name that an op's samples call, where the database has a function of its own around it."""
+    dtypes = _source(op).dtypes_of(op)
+    samples = _samples(_source(op), op, dtypes[0]) if dtypes else ()
+    return samples[0].program.calls[0].target if samples else None
+
+
+def _lifted(op: str, target: str, source: Any) -> Callable[[Draft], Arguments]:
     def draw(draft: Draft) -> Arguments:
         samples = _samples(source, op, dtype_name(draft.dtype()))
         if not samples:

@@ -33,8 +33,10 @@ def traced(tmp_path: Path) -> tuple[ModuleType, LineTracer]:
     path.write_text(SOURCE)
     spec = importlib.util.spec_from_file_location("signs", path)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module, LineTracer(str(tmp_path), ["watched"])
+    tracer = LineTracer(str(tmp_path), ["watched"])
+    tracer.run(spec.loader.exec_module, module)
+    assert tracer.next_case() == [], "nothing runs but what is imported"
+    return module, tracer
 
 
 def test_a_line_is_told_with_the_case_that_ran_it_first(traced):
