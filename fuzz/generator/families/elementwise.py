@@ -43,6 +43,8 @@ def _unary(info: Any) -> Callable[[Draft], Arguments] | None:
     return draw
 
 
+DEGREES = (-2.0, 20.0)
+"""The bounds of the degree of a polynomial: it is computed in so many steps."""
 ROUNDING = {"no_rounding_mode": None, "floor_rounding": "floor", "trunc_rounding": "trunc"}
 
 
@@ -60,6 +62,7 @@ def _binary(info: Any) -> Callable[[Draft], Arguments] | None:
         else:
             nonzero = bool(info.rhs_make_tensor_kwargs.get("exclude_zero"))
             bounds = (0.0, 4.0) if nonzero else _bounds(info.rhs_make_tensor_kwargs)
+            bounds = DEGREES if "_polynomial_" in info.name else bounds
             right = draft.broadcast(left, info.supported_dtypes("cpu"), bounds=bounds)
         if info.name in ("add", "sub", "rsub") and draft.choices.chance(15):
             kwargs["alpha"] = draft.choices.integer(-2, 3)
