@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.control_flow import COND, WHILE_LOOP
-from torchstone.conformance.variants.apply import apply
-from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.registry import DEFAULT
+from torchstone.fuzz.generator.apart import applied
 from torchstone.fuzz.generator.choices import SeededChoices
 from torchstone.fuzz.generator.extend import ATTEMPTS
 from torchstone.fuzz.generator.generate import DRAWS, Drafts, generate
@@ -77,8 +76,4 @@ def nth_case(
         return case
     # The variant takes the place of the seed in the id, and is drawn for by the id.
     plain = case.replace(source=f"{case.source}-{case.variant}", variant=DEFAULT)
-    # Some of eager's gradients end the process, such as those of a batch norm of nothing.
-    if not answers([lambda: isinstance(apply(plain, variant), Case)], most=1)[0]:
-        return case
-    changed = apply(plain, variant)
-    return changed if isinstance(changed, Case) else case
+    return applied(plain, variant) or case

@@ -107,7 +107,7 @@ def test_every_program_calls_one_of_the_ops_asked_for():
 
 
 def test_a_name_without_its_variant_names_all_variants():
-    variants = {"no_rounding_mode", "floor_rounding", "trunc_rounding"}
+    variants = {"no_rounding_mode", "floor_rounding", "trunc_rounding", "of_aten_by_number"}
     assert {rule.op for rule in select_rules(("div",))} == {f"div.{variant}" for variant in variants}
 
 

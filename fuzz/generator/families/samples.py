@@ -24,8 +24,8 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import DTYPES, Ref, dtype_name, leaves, map_leaves
 from torchstone.conformance.program.program import Call
 from torchstone.conformance.sources import functions, opinfo
-from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.registry import BUNDLES, VARIANTS
+from torchstone.fuzz.generator.apart import applied
 from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
 from torchstone.fuzz.generator.rules import OpRule, op_database, rules_for
 from torchstone.fuzz.generator.values import NUMEL
@@ -127,10 +127,10 @@ def _lifted(op: str, target: str, source: Any) -> Callable[[Draft], Arguments]:
 
 def _varied(sample: Case, way: str) -> Case:
     """The sample in a variant, itself where that does not apply."""
-    if not VARIANTS.load(way).try_eager:  # eager may end the process
+    if not VARIANTS.load(way).try_eager:  # nobody knows whether eager takes it
         return sample
-    changed = apply(sample, way)
-    return changed if isinstance(changed, Case) and _calls_of_inputs(changed) else sample
+    changed = applied(sample, way)
+    return changed if changed is not None and _calls_of_inputs(changed) else sample
 
 
 def _calls_of_inputs(sample: Case) -> list[Call]:

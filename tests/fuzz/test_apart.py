@@ -1,0 +1,45 @@
+"""Variants made apart: they are those made here, and what ends that process is none."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from torchstone.conformance.custom import registration
+from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.conformance.variants.apply import apply
+from torchstone.fuzz.generator import apart
+
+
+def case(target: str) -> Case:
+    program = Program(("x",), (Call(target, (Ref("x"),), {}, "v"),), Ref("v"))
+    return Case(program, {"x": torch.arange(6.0).reshape(2, 3)}, "fuzz", "op", "float32", "seed-1")
+
+
+@pytest.mark.parametrize("variant", ["strided", "empty", "backward"])
+def test_it_is_the_one_that_is_made_here(variant):
+    made = apart.applied(case("torch.sin"), variant)
+    assert made is not None and made.to_bytes() == apply(case("torch.sin"), variant).to_bytes()
+
+
+def test_what_does_not_apply_is_none():
+    assert apart.applied(case("torch.sin"), "no such variant") is None
+    assert apart.applied(case("torch.linalg.inv"), "strided") is None, "eager refuses it"
+
+
+def test_what_ends_the_process_is_none_and_the_next_one_is_asked(monkeypatch):
+    monkeypatch.setattr(registration, "_OPS", dict(registration._OPS))
+    library = torch.library.Library("tests_apart", "DEF")
+    library.define("fatal(Tensor x) -> Tensor")
+    library.impl("fatal", lambda x: x.clone() if x.numel() else os._exit(3), "CPU")
+    registration.register("tests_apart::fatal")
+    asked = case("torch.ops.tests_apart.fatal.default")
+    assert apart.applied(asked, "strided") is not None
+    before = apart._HELPER._child
+    assert apart.applied(asked, "strided") is not None and apart._HELPER._child == before
+    assert apart.applied(asked, "empty") is None
+    assert apart.applied(asked, "strided") is not None and apart._HELPER._child != before
+    library._destroy()
