@@ -30,7 +30,7 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import file_name, shell_command
 from torchstone.conformance.execution.verdict import CORRECT
 from torchstone.conformance.files import check_folder
-from torchstone.conformance.sources.names import ASKED_ALONE, known_names
+from torchstone.conformance.sources.names import ASKED_ALONE, OF_OPS, known_names
 from torchstone.conformance.store import VERDICT_COLUMNS, Campaign, Store, StoreError, now, record_campaign
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def fuzz(
     if alone and not op:
         raise InputError("--alone is of an op: give --op")
     asked = [name for name in op or () if not registration.is_custom(name)]
-    _check_names(backend, pythons, asked, ASKED_ALONE if alone else ("opinfo",), passing, store)
+    _check_names(backend, pythons, asked, ASKED_ALONE if alone else OF_OPS, passing, store)
     check_usable(backend, pythons)
     from torchstone.fuzz.campaign import CampaignOptions
 
