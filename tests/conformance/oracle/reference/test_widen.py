@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from tests.conformance.oracle.test_compare import X, compare, one, several
+from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.oracle.reference.widen import NoTwin, widen_inputs, widen_program
 from torchstone.conformance.program.program import Call, Program, Ref
 
@@ -78,3 +80,21 @@ def test_what_rounds_to_another_float8_is_ill_conditioned_and_not_wrong(dtype: t
 
 
 WEIGHTS = ((1, 64), (2, 16), (3, 16))
+
+
+def test_where_a_function_of_pytorchs_asks_for_float32_there_is_no_float64_run_and_no_bound_without_room() -> None:
+    """The float64 twin of a variance of integers is one in float32, as is each of its roundings."""
+    variance = Program(
+        ("x0",),
+        (Call("torch.masked.var", (X,), {"correction": 0}, "v"), Call("torch.exp", (Ref("v"),), {}, "e")),
+        Ref("e"),
+    )
+    numbers = torch.tensor([[-1, 1], [6, 9], [9, 1]])
+    eager = variance(numbers)
+
+    def off_by(ulps: int) -> Finding:
+        return compare(variance, lambda x: eager - ulps, numbers)
+
+    assert eager == 10210133.0
+    assert off_by(19).outcome is Outcome.PASS and "computes in torch.float32" in off_by(19).evidence["rule"]
+    assert off_by(200).outcome is Outcome.MISMATCH
