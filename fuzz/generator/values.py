@@ -65,7 +65,8 @@ def draw_shape(choices: Choices, ranks: Sequence[int] | None = None) -> tuple[in
 
 def large_size(choices: Choices) -> int:
     """Draw a size beside a power of two, as a dim has of which several are long."""
-    return 2 ** choices.integer(*LARGE_EXPONENTS) + choices.pick((1, 0, -1))
+    power = max(choices.integer(*LARGE_EXPONENTS) for _ in range(2))
+    return 2**power + choices.pick((1, 0, -1))
 
 
 def draw_large(choices: Choices, rank: int) -> tuple[int, ...]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torchstone.fuzz.generator.draft import Arguments, Draft, DraftValue
 from torchstone.fuzz.generator.rules import OpRule, rules_for
-from torchstone.fuzz.generator.values import large_size
+from torchstone.fuzz.generator.values import draw_large, large_size
 
 LARGE = 512
 """Elements from which on an operand is multiplied by others as large: compilers have other code for that."""
+LARGE_FACTORS = 15
+"""Of a hundred products, how many are asked of such."""
 
 
 def rules() -> Iterator[OpRule]:
@@ -26,19 +28,27 @@ def _size(draft: Draft, beside: DraftValue | None = None) -> int:
     return draft.choices.integer(0 if draft.choices.chance(3) else 1, 5)
 
 
+def _factor(draft: Draft, ranks: Sequence[int]) -> DraftValue:
+    """Draw the first operand of a product."""
+    rank = draft.choices.pick(ranks)
+    if rank > 1 and draft.choices.chance(LARGE_FACTORS):
+        return draft.tensor(shape=draw_large(draft.choices, rank))
+    return draft.tensor(ranks=ranks)
+
+
 def _mm(draft: Draft) -> Arguments:
-    left = draft.tensor(ranks=(2,))
+    left = _factor(draft, (2,))
     return Arguments((left, draft.tensor(shape=(left.shape[1], _size(draft, left)), dtype=left.dtype)))
 
 
 def _bmm(draft: Draft) -> Arguments:
-    left = draft.tensor(ranks=(3,))
+    left = _factor(draft, (3,))
     batch, _, inner = left.shape
     return Arguments((left, draft.tensor(shape=(batch, inner, _size(draft, left)), dtype=left.dtype)))
 
 
 def _matmul(draft: Draft) -> Arguments:
-    left = draft.tensor(ranks=(1, 2, 3, 4))
+    left = _factor(draft, (1, 2, 3, 4))
     if draft.choices.chance(25):
         return Arguments((left, draft.tensor(shape=(left.shape[-1],), dtype=left.dtype)))
     batch = left.shape[:-2][draft.choices.integer(0, max(left.dim - 2, 0)) :]
@@ -118,7 +128,7 @@ def _einsum(draft: Draft) -> Arguments:
 
 
 def _linear(draft: Draft) -> Arguments:
-    operand = draft.tensor(ranks=(1, 2, 3))
+    operand = _factor(draft, (1, 2, 3))
     out = _size(draft, operand)
     weight = draft.tensor(shape=(out, operand.shape[-1]), dtype=operand.dtype)
     bias = (draft.tensor(shape=(out,), dtype=operand.dtype),) if draft.choices.chance(60) else ()
