@@ -310,7 +310,8 @@ class _Campaign:
         """Count a program, and have its failure sorted."""
         tally = self.tally
         count(tally, case, verdict)
-        news = tally.guidance.learn(case, verdict)
+        news = tally.guidance.ran_new_lines(case)
+        tally.guidance.learn(case, verdict)
         tally.findings.note(case, verdict)
         if verdict.failed:
             self.triage.add(case, verdict, lambda: self._done(case))

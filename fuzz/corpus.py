@@ -1,4 +1,4 @@
-"""Programs that are kept between campaigns: each ran new lines of the backend, or had an answer that was new then."""
+"""Programs that are kept between campaigns: each ran lines of the backend that none had run by then."""
 
 from __future__ import annotations
 

@@ -30,6 +30,10 @@ class Guidance(Novelty):
             self._ran.add(case.id)
             self.lines.update(lines)
 
+    def ran_new_lines(self, case: Case) -> bool:
+        """Whether a case whose verdict is not learned yet ran lines that none ran."""
+        return case.id in self._ran
+
     def learn(self, case: Case, verdict: Verdict) -> bool:
         """Take note of a verdict; say whether it, or what ran for it, is new. The first that is right is no news."""
         found, ran = signature(verdict), case.id in self._ran

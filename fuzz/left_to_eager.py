@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from torchstone.compiler._torch import decompositions
 from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.conformance.backends.eager_ops import every_op
 from torchstone.conformance.backends.protocol import LEFT_BY
+from torchstone.conformance.execution.apart import ask_apart
 from torchstone.conformance.execution.provenance import FOREIGN
 from torchstone.conformance.execution.verdict import Outcome, Verdict
 from torchstone.conformance.program.case import Case
@@ -59,10 +59,10 @@ def left_to_eager(cases: Sequence[Case], verdict: Verdict) -> LeftToEager | None
             for at in set(callers):
                 found.ran.setdefault(at, []).append(name)
             continue
-        eager = eager or [_calls_for(case, contextlib.nullcontext()) for case in cases]
+        eager = eager or [_calls_for(case, AS_IT_IS) for case in cases]
         calls = [each[name.rstrip("_")] for each in eager]
         if not any(calls):
-            decomposed = decomposed or [_calls_for(case, _Decomposed()) for case in cases]
+            decomposed = decomposed or [_calls_for(case, DECOMPOSED) for case in cases]
             calls = [each[name.rstrip("_")] for each in decomposed]
         if sum(calls) != count:
             found.open.append(name)
@@ -105,14 +105,24 @@ class _Decomposed(ComputingMode):
         return func(*args, **(kwargs or {}))
 
 
-def _calls_for(case: Case, how: AbstractContextManager[Any]) -> Counter[str]:
+AS_IT_IS, DECOMPOSED = "as it is", "decomposed"
+"""How a program is run to see its kernels."""
+
+
+def _calls_for(case: Case, how: str) -> Counter[str]:
     """The kernels that run for a program, those that others call in turn included.
 
-    One and its in-place form are one: a compiler may write to memory of its own where the program does not.
+    One and its in-place form are one: a compiler may write to memory of its own where the program does not. What does
+    not run in this way calls for nothing, as far as is known.
     """
-    args, found = case.fresh_args(), Counter[str]()
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), every_op() as ops, contextlib.suppress(Exception), how:
-        case.program(*args)  # what does not run in this way calls for nothing, as far as is known
-    for name, count in ops.items():
+    found = Counter[str]()
+    for name, count in (ask_apart(_kernels, case, how) or {}).items():
         found[name.rstrip("_")] += count
     return found
+
+
+def _kernels(case: Case, how: str) -> dict[str, int]:
+    args, mode = case.fresh_args(), _Decomposed() if how == DECOMPOSED else contextlib.nullcontext()
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), every_op() as ops, contextlib.suppress(Exception), mode:
+        case.program(*args)
+    return dict(ops)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.conformance.execution.apart import ask_apart
 from torchstone.conformance.execution.undefined_behavior import undefined_behavior
 from torchstone.conformance.oracle.ulp import wide
 from torchstone.conformance.program.case import Case
@@ -84,8 +85,12 @@ def trim(tensor: Tensor) -> Tensor:
 def has_special_values(case: Case) -> bool | None:
     """Run the case in eager: whether an input or a result holds an inf or a nan, None if it raises an error.
 
-    Nor is there an answer where eager would corrupt this process's memory.
+    Nor is there an answer where eager would corrupt memory, or end the process: another one runs it.
     """
+    return ask_apart(_has_special_values, case)
+
+
+def _has_special_values(case: Case, _: str) -> bool | None:
     if undefined_behavior(case):
         return None
     try:

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.control_flow import COND, WHILE_LOOP
 from torchstone.conformance.variants.registry import DEFAULT
-from torchstone.fuzz.generator.apart import applied
 from torchstone.fuzz.generator.choices import SeededChoices
 from torchstone.fuzz.generator.extend import ATTEMPTS
 from torchstone.fuzz.generator.generate import DRAWS, Drafts, generate
+from torchstone.fuzz.generator.in_a_variant import in_a_variant
 from torchstone.fuzz.generator.novelty import Novelty
 from torchstone.fuzz.generator.rules import OpRule
 
@@ -76,4 +76,4 @@ def nth_case(
         return case
     # The variant takes the place of the seed in the id, and is drawn for by the id.
     plain = case.replace(source=f"{case.source}-{case.variant}", variant=DEFAULT)
-    return applied(plain, variant) or case
+    return in_a_variant(plain, variant) or case

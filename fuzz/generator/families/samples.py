@@ -25,8 +25,8 @@ from torchstone.conformance.program.literals import DTYPES, Ref, dtype_name, lea
 from torchstone.conformance.program.program import Call
 from torchstone.conformance.sources import functions, opinfo
 from torchstone.conformance.variants.registry import BUNDLES, VARIANTS
-from torchstone.fuzz.generator.apart import applied
 from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
+from torchstone.fuzz.generator.in_a_variant import in_a_variant
 from torchstone.fuzz.generator.rules import OpRule, op_database, rules_for
 from torchstone.fuzz.generator.values import NUMEL
 
@@ -129,7 +129,7 @@ def _varied(sample: Case, way: str) -> Case:
     """The sample in a variant, itself where that does not apply."""
     if not VARIANTS.load(way).try_eager:  # nobody knows whether eager takes it
         return sample
-    changed = applied(sample, way)
+    changed = in_a_variant(sample, way)
     return changed if changed is not None and _calls_of_inputs(changed) else sample
 
 

@@ -1,4 +1,4 @@
-"""Variants of a case, made in a process beside this one: for some arguments eager's kernels end the process.
+"""Questions about a case that run eager, asked in a process beside this one: some of eager's kernels end the process.
 
 Integer average pooling divides by a ``divisor_override`` of 0, for one, and some gradients of nothing read where no
 memory is. The process is forked once and asked again and again; one that ends is followed by another.
@@ -6,12 +6,16 @@ memory is. The process is forked once and asked again and again; one that ends i
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
+import importlib
 import os
 import resource
 import signal
 import socket
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import torch
 
@@ -19,19 +23,20 @@ from torchstone.conformance.custom import registration
 from torchstone.conformance.fork import allow_processor_time, fork
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.runner.frames import encode_frame, receive_frame
-from torchstone.conformance.variants.apply import apply
 from torchstone.conformance.variants.attempts import attempts
 
-SECONDS = 10
+SECONDS = 20
 """Of the processor's time that one question may take."""
 
+Question = Callable[[Case, str], Any]
+"""A function of a module, of a case and a word; it returns a case, or what JSON has."""
 
-def applied(case: Case, name: str) -> Case | None:
-    """The case in a variant; None where there is none, or where making it ends the process or takes too long."""
+
+def ask_apart(question: Question, case: Case, word: str = "") -> Any:
+    """What a question is answered; None where it raises, ends the process, or takes too long."""
     if attempts.expendable:
-        made = apply(case, name)
-        return made if isinstance(made, Case) else None
-    return _HELPER.applied(case, name)
+        return _answer(question, case, word)
+    return _HELPER.ask(question, case, word)
 
 
 class _Helper:
@@ -42,22 +47,24 @@ class _Helper:
         self._child = 0
         self._of: tuple[object, ...] = ()
 
-    def applied(self, case: Case, name: str) -> Case | None:
+    def ask(self, question: Question, case: Case, word: str) -> Any:
         of = (os.getpid(), *registration.ops(), *registration.modules())
         if self._of != of:
-            self._end()
+            self.end()
             self._begin()
             self._of = of
         assert self._channel is not None
+        asked = {"module": question.__module__, "name": question.__name__, "word": word}
         try:
-            self._channel.sendall(encode_frame({"variant": name}, case.to_bytes()))
-            answer = receive_frame(self._channel)
+            self._channel.sendall(encode_frame(asked, case.to_bytes()))
+            told = receive_frame(self._channel)
         except OSError:
-            answer = None
-        if answer is None:
-            self._end()
+            told = None
+        if told is None:
+            self.end()
             return None
-        return Case.from_bytes(answer[1]) if answer[1] else None
+        header, data = told
+        return Case.from_bytes(data) if data else header["answer"]
 
     def _begin(self) -> None:
         self._channel, theirs = socket.socketpair()
@@ -65,7 +72,7 @@ class _Helper:
             self._child, reading = fork(lambda writing: _serve(theirs))
         os.close(reading)
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """End the fork, if it is one of this process."""
         if self._channel is not None:
             self._channel.close()
@@ -77,6 +84,7 @@ class _Helper:
 
 
 _HELPER = _Helper()
+atexit.register(_HELPER.end)
 
 
 def _serve(channel: socket.socket) -> None:
@@ -95,12 +103,17 @@ def _serve(channel: socket.socket) -> None:
                 os.close(int(name))
     while (asked := receive_frame(channel)) is not None:
         allow_processor_time(SECONDS)
-        channel.sendall(encode_frame({}, _made(asked[1], asked[0]["variant"])))
+        header, data = asked
+        question = getattr(importlib.import_module(header["module"]), header["name"])
+        answer = _answer(question, Case.from_bytes(data), header["word"])
+        if isinstance(answer, Case):
+            channel.sendall(encode_frame({}, answer.to_bytes()))
+        else:
+            channel.sendall(encode_frame({"answer": answer}))
 
 
-def _made(data: bytes, name: str) -> bytes:
+def _answer(question: Question, case: Case, word: str) -> Any:
     try:
-        made = apply(Case.from_bytes(data), name)
-        return made.to_bytes() if isinstance(made, Case) else b""
+        return question(case, word)
     except Exception:
-        return b""
+        return None
