@@ -32,8 +32,11 @@ from torchstone.fuzz.generator.values import NUMEL
 
 SAMPLES = 64
 """Samples an op and dtype to choose from: the first ones, as drawing them costs time."""
-LIFTED = 30
-"""Of a hundred calls of an op that a family draws, how many are lifted: they have arguments that it does not know."""
+LIFTED = 20
+"""Of a hundred calls of an op that a family draws, how many are lifted: they have arguments that it does not know.
+
+A lifted call seldom takes a result of the program, so that more would leave fewer chains.
+"""
 VARIED = 40
 """Of a hundred calls, how many are of a sample in a variant."""
 _UNKNOWN: dict[str, Any] = {"jumps": True, "exact": False, "cuts": True}
@@ -59,9 +62,12 @@ def rules(taken: Collection[str]) -> Iterator[OpRule]:
 
 
 def also_lifted(rule: OpRule) -> OpRule:
-    """The rule of a family that takes some of its calls from samples, if there are any of the op."""
+    """The rule of a family that takes some of its calls from samples, if there are any of the op.
+
+    Those of an elementwise op have no more arguments.
+    """
     info = op_database().get(rule.op)
-    if info is None or {rule.op, info.name} & _NOT_COMPARED:
+    if info is None or rule.elementwise or {rule.op, info.name} & _NOT_COMPARED:
         return rule
     lifted = _lifted(rule.op, rule.target, _source(rule.op))
 
