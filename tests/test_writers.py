@@ -53,6 +53,7 @@ NO_WRITERS: dict[str, str] = {
     "torchstone.conformance.files": "bytes that its callers give it, under a name of theirs",
     "torchstone.conformance.sources.names": "PyTorch's own names, for torchstone to read again",
     "torchstone.conformance.program.case": "bytes: JSON in safetensors, which Case.load checks",
+    "torchstone.fuzz.corpus": "bytes of a case, which Case.load checks",
     "torchstone.reducers.progress": "bytes of a case, which Case.load checks",
     "torchstone.reducers.script_run": "what a script says, in a file that nobody else reads",
     "torchstone.conformance.backends.native_output": "holds a backend's own stderr for its verdict",

@@ -39,9 +39,10 @@ class Builtin:
 
     @property
     def sources(self) -> Path:
-        import torchstone.compiler
-
-        return Path(torchstone.compiler.__path__[0])
+        """The folder of the compiler's own sources."""
+        spec = importlib.util.find_spec("torchstone.compiler")
+        assert spec is not None and spec.submodule_search_locations
+        return Path(spec.submodule_search_locations[0])
 
     @property
     def target(self) -> str:

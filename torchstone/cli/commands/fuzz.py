@@ -103,21 +103,11 @@ def fuzz(
     codes = []
     for name, folder in folders.items():
         plan = CampaignOptions(
-            backend=name,
-            seconds=budget / len(folders),
-            seed=seed,
-            out=folder,
-            pool=_passing(passing, name, store) if passing else (),
-            max_ops=max_ops,
-            jobs=workers,
-            timeout=timeout,
-            programs=programs,
-            reduce_seconds=reduce_seconds,
-            specials=special_values,
-            guided=guidance,
-            corpus=None if alone else _corpus(corpus, name, len(folders)),
-            python=pythons.get(name),
-        )
+            backend=name, seconds=budget / len(folders), seed=seed, out=folder,
+            pool=_passing(passing, name, store) if passing else (), max_ops=max_ops, jobs=workers, timeout=timeout,
+            programs=programs, reduce_seconds=reduce_seconds, specials=special_values, guided=guidance,
+            corpus=None if alone else _corpus(corpus, name, len(folders)), python=pythons.get(name),
+        )  # fmt: skip
         codes.append(_campaign(plan, op or (), known or (), alone, store))
         if codes[-1] == INTERRUPTED:
             break
