@@ -92,7 +92,8 @@ class Tally:
 
     ``drawn`` is the number of the first program that was not made, ``pending`` are those that are not done with;
     ``earlier`` the seconds before the campaign was stopped and gone on with; ``right`` are the last programs that did
-    not fail; ``unsorted`` are failures that it ended before; ``trying`` and ``reducing`` say what is being done.
+    not fail; ``unsorted`` are failures that it ended before, ``unreadable`` files of the corpus that are no cases;
+    ``trying`` and ``reducing`` say what is being done.
     """
 
     started: float = field(default_factory=time.monotonic)
@@ -109,6 +110,7 @@ class Tally:
     right: deque[Case] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     pending: list[int] = field(default_factory=list)
     unsorted: list[Case] = field(default_factory=list)
+    unreadable: list[Path] = field(default_factory=list)
     trying: str = ""
     reducing: str = ""
     interrupted: bool = False
@@ -204,6 +206,7 @@ class _Campaign:
         self._again = deque(tally.unsorted)  # failures of before
         tally.unsorted = []
         self._corpus = Corpus(plan.corpus if plan.guided else None)
+        tally.unreadable = self._corpus.unreadable
         self._programs = itertools.chain(self._kept(), self._draw())
 
     def ask(self) -> bool:
@@ -373,6 +376,8 @@ def not_done(plan: CampaignOptions, tally: Tally) -> Iterator[str]:
             yield f"not reduced to the end: {finding.name}; this goes on: {command}"
         elif finding.script is None:
             yield f"not run by itself: {finding.folder / SCRIPT}"
+    for file in tally.unreadable:
+        yield f"not a case, and left where it is: {file}"
     if tally.unsorted:
         where = plan.out / UNSORTED
         yield f"{len(tally.unsorted)} failures not sorted, in {where}: the same command with a longer --time goes on"

@@ -76,4 +76,7 @@ def test_a_campaign_keeps_what_ran_new_lines_and_the_next_one_begins_with_it(tmp
     lost = first.guidance.lines - second.guidance.lines  # of the programs that were not kept, as they were drawn
     assert len(lost) < len(first.guidance.lines) / 20, "and runs what they were kept for"
     rules = select_rules(["tan"])
-    assert run_campaign(options("third")).tried == 0, "none of what is left calls it"
+    (tmp_path / "corpus" / "999999-notes.safetensors").write_text("mine")
+    third = run_campaign(options("third"))
+    assert third.tried == 0, "none of what is left calls it"
+    assert [line for line in campaign.not_done(options("third"), third) if "999999-notes" in line]
