@@ -32,6 +32,7 @@ PATHS = {
     "report --out": WRITTEN_FOLDER, "report --store": READ_STORE, "replay --store": READ_STORE,
     "bisect --store": READ_STORE,
     "fuzz --out": WRITTEN_FOLDER, "fuzz --store": WRITTEN_STORE, "fuzz --known": READ_FOLDER,
+    "fuzz --corpus": WRITTEN_FOLDER,
     "compile --engine-cache": WRITTEN_FOLDER, "reduce --out": WRITTEN_FOLDER,
     "reduce --keep": WRITTEN_FOLDER, "reduce --mlir": READ_FILE, "reduce --store": READ_STORE,
     "selftrial --out": WRITTEN_FILE, "controls --out": WRITTEN_FILE,

@@ -71,6 +71,7 @@ def also_lifted(rule: OpRule) -> OpRule:
         return rule
     lifted = _lifted(rule.op, rule.target, _source(rule.op))
 
+    @functools.wraps(rule.draw)
     def draw(draft: Draft) -> Arguments:
         if draft.choices.chance(LIFTED):
             with suppress(CallRejected):  # none calls the op by this name
