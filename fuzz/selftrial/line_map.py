@@ -42,6 +42,7 @@ from torchstone.conformance.variants.registry import is_run_as_it_is
 from torchstone.fuzz.selftrial.cases import ARGUMENT_SAMPLES
 
 T = TypeVar("T")
+
 SAMPLES = 5
 """Samples of an op's first dtype that are traced, and their gradients; of the other dtypes one is: they take the same
 ways but for that. In 18 ops that had lines left after two samples, those of six that are chosen so showed 172 of the
