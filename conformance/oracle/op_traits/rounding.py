@@ -212,6 +212,7 @@ OSCILLATES = Trait(
         special_airy_ai
         """,
         digamma="a recurrence up to 10, and a reflection",
+        lgamma="a reflection, whose two logarithms cancel: SLEEF's, which eager calls, promises 1e-15 there",
         polygamma="the terms of two poles, of orders that are even",
     ),
     reason=(

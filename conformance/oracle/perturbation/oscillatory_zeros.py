@@ -1,4 +1,4 @@
-"""Bessel's and Airy's functions and polygammas beside their zeros, for the rounding model.
+"""Bessel's and Airy's functions, polygammas and the logarithm of gamma beside their zeros, for the rounding model.
 
 They are ATen ops of one step each. Whatever formula computes them, it adds up terms as large as the amplitude, and
 beside a zero these cancel: what a correct computation gives there strays by any number of its own ULPs, and by a few of
@@ -36,6 +36,11 @@ def _of_digamma(x: Tensor) -> Tensor:
     return torch.where(x < 0, (math.pi / torch.tan(math.pi * x)).abs() + (10 + x.abs()).log(), logarithm)
 
 
+def _of_lgamma(x: Tensor) -> Tensor:
+    """Of negative numbers the logarithm that their reflection subtracts from another one, which is nearly as large."""
+    return torch.where(x < 0, torch.lgamma(1 - x).abs(), 0.0)
+
+
 def _of_polygamma(order: int, x: Tensor) -> Tensor:
     """Of negative numbers the terms of the two poles beside them, which cancel where the order is even."""
     if order == 0:
@@ -50,12 +55,14 @@ _AMPLITUDES.register("special_spherical_bessel_j0")(
     lambda x: torch.where(x.abs() > _BEFORE_ALL_ZEROS, 1 / x.abs(), 0.0)
 )
 _AMPLITUDES.register("digamma")(_of_digamma)
+_AMPLITUDES.register("lgamma")(_of_lgamma)
 _AMPLITUDES.register("polygamma")(_of_polygamma)
 _AMPLITUDES.register("special_airy_ai")(lambda x: x.clamp(max=0.0).abs() ** -0.25 / math.sqrt(math.pi))
 
 
 def _around_amplitude(name: str, amplitude_of: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    function = getattr(special, name.removeprefix("special_"))
+    short = name.removeprefix("special_")
+    function = getattr(special, short, None) or getattr(torch, short)
 
     def value_around_amplitude(*args: Any) -> Tensor:
         with no_dispatch_modes():

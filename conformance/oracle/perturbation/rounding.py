@@ -180,6 +180,8 @@ class RandomRounding(ComputingMode):
                 return self._rounded(_written(func, args, kwargs), out)
         if WITHOUT_FLOAT64.holds(func):
             return self._by_formula(func, args, **kwargs)
+        if (floating := _converted_first(func, args, kwargs)) is not None:
+            args = (self._round(floating), *args[1:])
         if schema_of(func).is_mutable:
             return self._written_to(func, args, kwargs)
         steps = self._decomposed(func, args, kwargs)
@@ -336,6 +338,18 @@ class RandomRounding(ComputingMode):
             largest = math.prod(max(1.0, float(operand.abs().max())) for operand in read if operand.numel())
             small = largest * length_of(read, results) <= 2.0 ** precision(self.exact_in)
             return small and all(bool(representable(result, self.exact_in).all()) for result in results)
+
+
+def _converted_first(func: Any, args: Any, kwargs: dict[str, Any]) -> Tensor | None:
+    """The integers that an accumulation of floating numbers is asked of, as it takes them: ``sum(x, dtype=float32)``
+    "casts the input tensor to dtype before the operation" (PyTorch's documentation). None for all other calls."""
+    dtype = kwargs.get("dtype")
+    if not isinstance(dtype, torch.dtype) or not args or not isinstance(args[0], Tensor) or not accumulates(func):
+        return None
+    if not (dtype.is_floating_point or dtype.is_complex) or args[0].is_floating_point() or args[0].is_complex():
+        return None
+    with unseen():
+        return args[0].to(dtype)
 
 
 def _rounded_by(func: Any, args: Any) -> Tensor | None:

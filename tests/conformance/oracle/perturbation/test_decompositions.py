@@ -121,6 +121,33 @@ def test_digamma_beside_its_zeros_is_as_exact_as_its_terms(dtype: torch.dtype) -
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lgamma_beside_its_negative_zeros_is_as_exact_as_its_reflection(dtype: torch.dtype) -> None:
+    x = torch.tensor([-2.4, 2.1, -40.5], dtype=dtype)
+    program = Program(("x",), (Call("torch.lgamma", (Ref("x"),), {}, "r"),), Ref("r"))
+    expected, eps = program(x), torch.finfo(dtype).eps
+    for place, ulps, right in ((0, 4, True), (0, 60, False), (1, 4, False), (2, 2000, False)):
+        given = expected.clone()
+        given[place] += ulps * eps
+        found = judge(program, (x,), Observed(expected, (x,)), Observed(given, (x,))).outcome
+        assert (found is Outcome.PASS) == right, (place, ulps, found)
+
+
+@pytest.mark.parametrize("op", ["sum", "cumsum"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
+def test_integers_that_are_added_up_as_floating_numbers_may_be_in_another_order(op: str, dtype: torch.dtype) -> None:
+    x = torch.tensor([[2**31 - 1, 7, -(2**31) + 1, 5], [1, 2, 3, 4]], dtype=torch.int32)
+    program = Program(("x",), (Call(f"torch.{op}", (Ref("x"), 1), {"dtype": dtype}, "r"),), Ref("r"))
+    expected = program(x)
+    last = (-1,) if op == "sum" else (-1, -1)
+    cancelled = (0, *last[1:])
+    for place, by, right in ((cancelled, 12, True), (cancelled, 2.0**29, False), (last, 1, False)):
+        given = expected.clone()
+        given[place] += by
+        found = judge(program, (x,), Observed(expected, (x,)), Observed(given, (x,))).outcome
+        assert (found is Outcome.PASS) == right, (place, by, found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_polygamma_between_poles_is_as_exact_as_its_terms(dtype: torch.dtype) -> None:
     """Of even orders the terms of the poles beside it cancel, 16 and -16 of -0.5025, and of odd ones they add up."""
     x = torch.tensor([-0.5025, -2.501, 1.5], dtype=dtype)
