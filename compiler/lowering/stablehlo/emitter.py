@@ -9,7 +9,7 @@ from torchstone.compiler import mlir
 from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.ir import DType, Expr, Graph, Value
 from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Atom, Dim, linear
+from torchstone.compiler.ir.dims import Atom, Dim, linear, nonnegative
 from torchstone.compiler.ir.dtypes import DTYPES
 
 Handle = Any  # an mlir.ir.Value
@@ -173,8 +173,7 @@ class StablehloEmitter:
             a, b = (self.size(x) for x in atom.args)
             if atom.name in ("max", "min"):
                 return self.map(f"{atom.name}imum", a, b)
-            # Sizes are not negative, and neither are their divisors: truncated is rounded down.
-            return self.map({"floordiv": "divide", "mod": "remainder"}[atom.name], a, b)
+            return self._rounded_down(atom, a, b)
         for value, argument in self._arguments:
             for position, size in enumerate(value.shape):
                 if str(size) == atom.name:
@@ -188,6 +187,17 @@ class StablehloEmitter:
                     rest = self.map("subtract", whole, self.constant(found[2], (), dt.int32))
                     return self.map("divide", rest, self.constant(found[1], (), dt.int32))
         raise Unsupported(f"the size {atom.name} is not the size of any argument", stage="lower")
+
+
+    def _rounded_down(self, atom: Atom, a: Handle, b: Handle) -> Handle:
+        """Return a quotient or what is left of it: StableHLO's are rounded towards zero."""
+        whole, divisor = atom.args
+        if not nonnegative(divisor):
+            raise Unsupported(f"a size is divided by {divisor}, which may be negative", stage="lower")
+        if nonnegative(whole):
+            return self.map({"floordiv": "divide", "mod": "remainder"}[atom.name], a, b)
+        left = self.map("remainder", self.map("add", self.map("remainder", a, b), b), b)
+        return left if atom.name == "mod" else self.map("divide", self.map("subtract", a, left), b)
 
 
 def ranked(shape: Sequence[Dim], dtype: DType) -> Any:
