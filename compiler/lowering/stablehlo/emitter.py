@@ -188,7 +188,6 @@ class StablehloEmitter:
                     return self.map("divide", rest, self.constant(found[1], (), dt.int32))
         raise Unsupported(f"the size {atom.name} is not the size of any argument", stage="lower")
 
-
     def _rounded_down(self, atom: Atom, a: Handle, b: Handle) -> Handle:
         """Return a quotient or what is left of it: StableHLO's are rounded towards zero."""
         whole, divisor = atom.args

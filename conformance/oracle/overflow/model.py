@@ -234,9 +234,12 @@ class RandomOverflow(RandomRounding):
     def _accumulated(
         self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, operands: list[Tensor], results: list[Tensor]
     ) -> Any:
-        if movable(out) and not out.is_complex() and (factors := Factors.of(func, args, kwargs)) is not None:
+        factors = Factors.of(func, args, kwargs) if movable(out) else None
+        if factors is not None and (self.widest or not out.is_complex()):
             partial = self._partial_dtype(func)
             choose = functools.partial(self._kinds_where, out.shape)
+            if out.is_complex():
+                return factors.of_complex_numbers(out, choose)
             return factors.in_some_order(out, _past(partial), torch.finfo(partial).tiny, choose)
         try:
             chosen, degrees = homogeneous_operands(func, args, kwargs, self.found)

@@ -76,6 +76,22 @@ class Factors:
         lost = nan | (zero & infinite) | (over & under & (chosen == 2))
         return torch.where(lost, math.nan, result)
 
+    def of_complex_numbers(self, out: Tensor, choose: Callable[[Tensor], Tensor]) -> Tensor:
+        """What products of complex128 numbers give in some order. Where partial products may overflow each part is an
+        infinity, NaN, or what it is where nothing overflows; where they may underflow the number may be 0. ``choose``
+        as for real numbers."""
+        plain = self.total(lambda value: (~torch.isfinite(value) | (value == 0)).double()).real == 0
+        over = self.total(lambda value: _log2(value).clamp(min=0).double()).real >= 1024.0 - RANGE_EDGE_LOG2
+        least = math.log2(torch.finfo(torch.float64).tiny)
+        under = self.total(lambda value: _log2(value).clamp(max=0).double()).real <= least + RANGE_EDGE_LOG2
+        exact = torch.where(plain & (over | under), self._in_range(), out)
+        kinds = choose(plain & (over | under)), choose(plain & over)
+        exact = torch.where(plain & under & ~over & (kinds[0] == 1), 0.0, exact)
+        parts = [
+            _overflown(part, plain & over, kind) for part, kind in zip((exact.real, exact.imag), kinds, strict=True)
+        ]
+        return torch.complex(*parts)
+
     def lost_digits(self, dtype: torch.dtype) -> Tensor:
         """How far a product may be off, relative to itself, because a partial product of its factors below 1 is
         subnormal in ``dtype``: by up to half the smallest number there is, of the smallest of them.
@@ -95,9 +111,17 @@ class Factors:
     def _in_range(self) -> Tensor:
         """The products where nothing leaves the range: the fractions and the powers of two each for themselves. Nothing
         wider than float64 says what they are."""
-        half = (self.total(lambda value: _parts(value)[1]) / 2).floor()
-        rest = self.total(lambda value: _parts(value)[1]) - half
-        return torch.ldexp(torch.ldexp(self.product(lambda value: _parts(value)[0]), half), rest)
+        power = self.total(lambda value: _parts(value)[1])
+        product = self.product(lambda value: _parts(value)[0])
+        if not product.is_complex():
+            return _shifted(product, power)
+        return torch.complex(_shifted(product.real, power), _shifted(product.imag, power))
+
+
+def _overflown(part: Tensor, free: Tensor, kind: Tensor) -> Tensor:
+    for number, limit in enumerate((math.inf, -math.inf, math.nan)):
+        part = torch.where(free & (kind == number), limit, part)
+    return part
 
 
 def _ordinary(value: Tensor) -> Tensor:
@@ -124,8 +148,18 @@ def _count_coarse(digits: float) -> Change:
     return lambda value: (_below_one(value) > digits).double()
 
 
+def _shifted(value: Tensor, power: Tensor) -> Tensor:
+    """Times two to a power, in two steps: the power may be no number of float64."""
+    half = (power / 2).floor()
+    return torch.ldexp(torch.ldexp(value, half), power - half)
+
+
 def _parts(value: Tensor) -> tuple[Tensor, Tensor]:
     """Numbers around 1, so that their product stays in range, and the powers of two that make the others of them."""
+    if value.is_complex():
+        ordinary = _ordinary(value)
+        power = torch.frexp(torch.maximum(ordinary.real.abs(), ordinary.imag.abs()))[1].double()
+        return torch.complex(*(_shifted(part, -power) for part in (ordinary.real, ordinary.imag))), power
     fraction, power = torch.frexp(_ordinary(value))
     low = fraction.abs() < 2.0**-0.5
     return torch.where(low, 2.0 * fraction, fraction), power.double() - low.double()

@@ -47,14 +47,30 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return table
 
 
-def agree(left: Any, right: Any) -> bool:
-    """Whether a decomposition computes what the op does: some are wrong for complex numbers or odd layouts."""
+def agree(left: Any, right: Any, lost: float = 0.0) -> bool:
+    """Whether a decomposition computes what the op does: some are wrong for complex numbers or odd layouts. ``lost``:
+    what the op's own float64 may be off by, relative to the largest of its numbers."""
     pairs = zip(leaves_of(left), leaves_of(right), strict=True)
+    relative, absolute = FORMULA_TOLERANCE
     return all(
-        a.shape == b.shape and a.dtype == b.dtype and close(a, b, *FORMULA_TOLERANCE)
+        a.shape == b.shape and a.dtype == b.dtype and close(a, b, relative, absolute + (lost and lost * _largest(b)))
         for a, b in pairs
         if isinstance(a, Tensor)
     )
+
+
+def lost_by_angles(func: Any, args: Any) -> float:
+    """What a polynomial of a high degree is off by in float64: an angle that it multiplies has fewer digits left."""
+    if not RECURRENCE.holds(func):
+        return 0.0
+    degrees = torch.as_tensor(args[1], dtype=torch.float64).abs()
+    highest = float(degrees[degrees.isfinite()].max()) if bool(degrees.isfinite().any()) else 0.0
+    return min(4 * torch.finfo(torch.float64).eps * highest, 1.0)
+
+
+def _largest(tensor: Tensor) -> float:
+    finite = tensor[tensor.isfinite()].abs()
+    return float(finite.max()) if finite.numel() else 0.0
 
 
 def _addbmm(x: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Tensor:

@@ -37,7 +37,7 @@ from torchstone.conformance.oracle.perturbation.accumulation import (
     results_of,
     transform_length,
 )
-from torchstone.conformance.oracle.perturbation.decompositions import agree, decompositions
+from torchstone.conformance.oracle.perturbation.decompositions import agree, decompositions, lost_by_angles
 from torchstone.conformance.oracle.perturbation.draws import DrawStream, Streams
 from torchstone.conformance.oracle.pytree import leaves_of, map_leaves
 from torchstone.conformance.oracle.random.replay import call_and_see_rng, may_draw
@@ -324,9 +324,8 @@ class RandomRounding(ComputingMode):
         if key not in self.found:
             # On copies: some operators write running statistics, and their schemas do not say so.
             copies = [map_leaves(_copied, (args, kwargs)) for _ in (rule, func)]
-            self.found[key] = agree(
-                *(each(*copy[0], **copy[1]) for each, copy in zip((rule, func), copies, strict=True))
-            )
+            given = (each(*copy[0], **copy[1]) for each, copy in zip((rule, func), copies, strict=True))
+            self.found[key] = agree(*given, lost=lost_by_angles(func, args))
         return self.found[key]
 
     def _sums_exactly(self, read: list[Tensor], results: list[Tensor]) -> bool:

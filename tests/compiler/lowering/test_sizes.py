@@ -7,8 +7,8 @@ import random
 import pytest
 import torch
 
-from torchstone.compiler.ir.dims import Dim, dim_max, dim_min, evaluate, floordiv, mod, symbol
 from torchstone.compiler.ir import parse_graph
+from torchstone.compiler.ir.dims import Dim, dim_max, dim_min, evaluate, floordiv, mod, symbol
 from torchstone.compiler.lowering.registry import find_target
 from torchstone.compiler.transforms.expand import expand
 

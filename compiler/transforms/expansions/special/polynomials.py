@@ -84,7 +84,8 @@ def _beyond(b: Expander, x: Value, n: Value, kind: str, largest: float) -> Value
             factor = b.div(b.expm1(wave), b.expm1(base))
     factor = b.mul(factor, b.add(one, b.mul(n, _missing(b, x, ratio))))
     two_before = b.mul(b.pow(ratio, b.add(n, minus_two)), factor)
-    return where(b, two_before, "gt", largest, const(b, x, math.nan), b.mul(b.pow(ratio, n), factor))
+    # What ratio lacks is more than all of it from a degree on at which the polynomial has long overflowed.
+    return where(b, b.abs(two_before), "gt", largest, const(b, x, math.nan), b.mul(b.pow(ratio, n), factor))
 
 
 def _missing(b: Expander, x: Value, ratio: Value) -> Value:

@@ -52,6 +52,14 @@ def test_high_degrees_are_as_exact_as_low_ones(name: str) -> None:
     torch.testing.assert_close(got, exact.float(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", CHEBYSHEV)
+def test_polynomials_that_overflow_are_nan_of_any_degree(name: str) -> None:
+    op = getattr(torch.special, name)
+    x, n = torch.tensor([[9.0], [-9.0], [1.5]]), torch.tensor([1e4, 2.0**40, 2.0**53, 2.0**61, 2.0**62])
+    assert bool(op(x, n).isnan().all())
+    assert bool(compile(op, (x, n), target="linalg")(x, n).isnan().all())
+
+
 @pytest.mark.parametrize("kind", "tuvw")
 def test_beyond_1_high_degrees_lose_no_digits(kind: str) -> None:
     """Of whole numbers, whose polynomials are whole."""

@@ -100,3 +100,22 @@ ONE_SIDE = f64(1e300, -WIDEST, -WIDEST, 1.0)
 )
 def test_a_sum_beyond_the_range_may_leave_it_on_the_other_side_first(terms: Tensor, answer: float, right: bool) -> None:
     assert is_right(SUM, (terms,), f64(-INF)[0], f64(answer)[0]) is right
+
+
+LARGE = torch.tensor([1.5e308 + 1e308j, 3.0 - 2.0j, 0.01 + 0.02j], dtype=torch.complex128)
+"""Multiplied from the left they overflow; all of them are in range."""
+
+
+@pytest.mark.parametrize("op", ["prod", "cumprod"])
+@pytest.mark.parametrize(
+    "answer, right", [(None, True), (complex(NAN, NAN), True), (complex(INF, NAN), True), (1.0, False)]
+)
+def test_complex_products_in_another_order(op: str, answer: complex | None, right: bool) -> None:
+    program = one(op, X, 0)
+    eager, within = program(LARGE), ((LARGE / 2.0**8)[0] * LARGE[1] * LARGE[2]) * 2.0**8
+    last = within if answer is None else torch.tensor(answer, dtype=torch.complex128)
+    given = last if op == "prod" else torch.stack([eager[0], eager[1], last])
+    assert is_right(program, (LARGE,), eager, given) is right
+    if answer is None:
+        given = given * (1 + 1e-6)
+        assert not is_right(program, (LARGE,), eager, given)

@@ -132,6 +132,18 @@ def test_lgamma_beside_its_negative_zeros_is_as_exact_as_its_reflection(dtype: t
         assert (found is Outcome.PASS) == right, (place, ulps, found)
 
 
+def test_polynomials_of_degrees_that_leave_an_angle_no_digits_are_as_uncertain_as_it_is() -> None:
+    x, degrees = torch.tensor([0.5, 0.5]), torch.tensor([2**32 - 1, 12], dtype=torch.int64)
+    call = Call("torch.special.chebyshev_polynomial_w", (Ref("x"), Ref("n")), {}, "r")
+    program = Program(("x", "n"), (call,), Ref("r"))
+    expected = program(x, degrees)
+    for place, answer, right in ((0, -2.0, True), (1, float(expected[1]) + 1e-3, False)):
+        given = expected.clone()
+        given[place] = answer
+        found = judge(program, (x, degrees), Observed(expected, (x, degrees)), Observed(given, (x, degrees))).outcome
+        assert (found is not Outcome.MISMATCH) == right, (place, found)
+
+
 @pytest.mark.parametrize("op", ["sum", "cumsum"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
 def test_integers_that_are_added_up_as_floating_numbers_may_be_in_another_order(op: str, dtype: torch.dtype) -> None:
