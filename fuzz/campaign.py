@@ -7,14 +7,14 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torchstone.conformance.backends.protocol import Backend
 from torchstone.conformance.backends.registry import load
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import shell_command
-from torchstone.conformance.execution.verdict import CORRECT, Verdict
+from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call
@@ -28,7 +28,7 @@ from torchstone.fuzz.generator.rules import OpRule
 from torchstone.fuzz.generator.variants import FREE, nth_case
 from torchstone.fuzz.guidance import Guidance
 from torchstone.fuzz.saved import UNSORTED, forget_unsorted, keep_unsorted, save
-from torchstone.fuzz.triage import GRACE, UNSTABLE, Triage
+from torchstone.fuzz.triage import GRACE, NOT_REDUCED, Triage
 from torchstone.fuzz.vocabulary import Vocabulary
 from torchstone.reducers.write import CASE, SCRIPT
 
@@ -43,6 +43,12 @@ REMEMBERED = 64
 
 MOST_FAILURES = 8
 """Failures that may wait to be sorted before no more programs are tried."""
+
+SLOW = 20
+"""A program that takes as long as so many do on average is not kept in the corpus: in its time they run more lines."""
+
+JUDGING = 10.0
+"""Seconds until a program is to be judged where each is asked by itself: else it is left, for hundreds of others."""
 
 MANY_BESIDE = 8
 """Programs that a worker has at once where many are compiled together, while failures wait: trials come behind them."""
@@ -90,9 +96,10 @@ class CampaignOptions:
 class Tally:
     """What a campaign did so far. ``outcomes`` counts programs by verdict, ``left_out`` those not asked at all.
 
-    ``drawn`` is the number of the first program that was not made, ``pending`` are those that are not done with;
-    ``earlier`` the seconds before the campaign was stopped and gone on with; ``right`` are the last programs that did
-    not fail; ``unsorted`` are failures that it ended before, ``unreadable`` files of the corpus that are no cases;
+    ``spent`` are the seconds that workers took for the programs that were tried. ``drawn`` is the number of the first
+    program that was not made, ``pending`` are those that are not done with; ``earlier`` the seconds before the campaign
+    was stopped and gone on with; ``right`` are the last programs that did not fail; ``unsorted`` are failures that it
+    ended before, ``unreadable`` files of the corpus that are no cases;
     ``trying`` and ``reducing`` say what is being done.
     """
 
@@ -100,6 +107,7 @@ class Tally:
     earlier: float = 0.0
     drawn: int = 0
     tried: int = 0
+    spent: float = 0.0
     left_out: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     reached: Vocabulary = field(default_factory=Vocabulary)
@@ -152,7 +160,10 @@ def run_campaign(
                 raise _TimeIsUp
 
     watch = tally.guidance.watch if plan.guided else None
-    pooled = Pool(plan.backend, python=plan.python, jobs=plan.jobs, timeout=plan.timeout, tick=tick, watch=watch)
+    limits = {"timeout": plan.timeout, "judging": plan.timeout}
+    if hasattr(_backend(plan.backend), "compile_many"):
+        limits["judging"] = min(JUDGING, plan.timeout)
+    pooled = Pool(plan.backend, python=plan.python, jobs=plan.jobs, tick=tick, watch=watch, **limits)
     with pooled as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # eager's, of what is drawn and reduced
         campaign = _Campaign(plan, tally, pool)
@@ -316,13 +327,18 @@ class _Campaign:
         news = tally.guidance.ran_new_lines(case)
         tally.guidance.learn(case, verdict)
         tally.findings.note(case, verdict)
+        if verdict.outcome is Outcome.UNSUPPORTED and self._corpus.has_passed(case):
+            self.triage.add(case, _refused_now(verdict), lambda: self._done(case))
+            return
         if verdict.failed:
             self.triage.add(case, verdict, lambda: self._done(case))
             return
-        if verdict.outcome in CORRECT:
+        is_right = verdict.outcome in CORRECT
+        if is_right:
             tally.right.append(case)
-        if news:
-            self._corpus.keep(case)
+        others = tally.spent - verdict.seconds
+        if news and verdict.seconds * (tally.tried - 1) <= SLOW * others:
+            self._corpus.keep(case, passed=is_right)
         else:
             self._corpus.drop(case)
         self._forget(case)
@@ -357,9 +373,14 @@ def _backend(name: str) -> Backend | None:
         return None
 
 
+def _refused_now(verdict: Verdict) -> Verdict:
+    return replace(verdict, message=f"{verdict.message}\nit passed in an earlier campaign")
+
+
 def count(tally: Tally, case: Case, verdict: Verdict) -> None:
     """Count a program that was tried."""
     tally.tried += 1
+    tally.spent += verdict.seconds
     tally.outcomes[str(verdict.outcome)] += 1
     tally.dtypes[case.dtype] += 1
     tally.reached.add(case)
@@ -368,7 +389,7 @@ def count(tally: Tally, case: Case, verdict: Verdict) -> None:
 def not_done(plan: CampaignOptions, tally: Tally) -> Iterator[str]:
     """Say what was left when a campaign ended, and what goes on with it: a line for each."""
     for finding in tally.findings.ranked():
-        if finding.folder is None or finding.record or finding.verdict.outcome in UNSTABLE:
+        if finding.folder is None or finding.record or finding.verdict.outcome in NOT_REDUCED:
             continue
         if finding.reduction is None or not finding.reduction.complete:
             words = ["torchstone", "reduce", str(finding.folder / CASE), "--backend", plan.backend, "--out"]

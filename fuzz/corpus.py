@@ -11,6 +11,8 @@ from torchstone.conformance.files import replace_file
 from torchstone.conformance.program.case import Case
 
 SUFFIX = ".safetensors"
+PASSED = "passed"
+"""The tag of a program that was right when it was kept: one that is refused later on is a bug."""
 
 
 class Corpus:
@@ -26,6 +28,7 @@ class Corpus:
         self._files = sorted(folder.glob(f"*{SUFFIX}"), reverse=True) if folder is not None and folder.is_dir() else []
         self._next = 1 + max((_number(file) for file in self._files), default=0)
         self._of: dict[int, tuple[Case, Path]] = {}
+        self._passed: set[int] = set()
 
     def __len__(self) -> int:
         """How many there were at the beginning."""
@@ -40,18 +43,26 @@ class Corpus:
                 self.unreadable.append(file)
                 continue
             if wanted(case):
+                passed = PASSED in case.tags
+                case = case.replace(tags=tuple(tag for tag in case.tags if tag != PASSED))
                 self._of[id(case)] = case, file
+                if passed:
+                    self._passed.add(id(case))
                 yield case
 
     def has(self, case: Case) -> bool:
         """Whether this very case is one of those."""
         return id(case) in self._of
 
-    def keep(self, case: Case) -> None:
+    def has_passed(self, case: Case) -> bool:
+        """Whether it is one of those, and was right when it was kept."""
+        return id(case) in self._passed
+
+    def keep(self, case: Case, *, passed: bool = False) -> None:
         """Add a program, unless it is one of these. Raises InputError when it cannot be written."""
         if self.folder is None or self.has(case):
             return
-        data = case.to_bytes()
+        data = (case.replace(tags=(*case.tags, PASSED)) if passed else case).to_bytes()
         name = f"{self._next:06}-{hashlib.sha256(data).hexdigest()[:12]}{SUFFIX}"
         with replace_file(self.folder / name) as file:
             file.write(data)

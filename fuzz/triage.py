@@ -25,8 +25,9 @@ from torchstone.reducers.write import CASE, SUMMARY, start_script, write_reducti
 if TYPE_CHECKING:
     from torchstone.fuzz.campaign import CampaignOptions, Tally
 
-UNSTABLE = frozenset({Outcome.FLAKY, Outcome.HARNESS_ERROR})
-"""Failures that do not come back on demand, so that there is no reducing them."""
+NOT_REDUCED = frozenset({Outcome.FLAKY, Outcome.HARNESS_ERROR, Outcome.UNSUPPORTED})
+"""Failures that do not come back on demand, and programs that passed once and are refused: any part of one may be what
+the backend never took."""
 
 MOST_AHEAD = 8
 """Trials of a reduction that are asked as one, at most."""
@@ -81,7 +82,7 @@ class Triage:
         if rest is None:
             return
         self._finding = finding = FuzzFinding(signature(verdict), rest, verdict, seen=[case.id])
-        if verdict.outcome not in UNSTABLE:
+        if verdict.outcome not in NOT_REDUCED:
             tally.reducing = str(finding.signature)
             left = max(self._plan.seconds + GRACE - tally.seconds, 0.0)
             try:

@@ -51,10 +51,11 @@ class Pool:
     """Workers of one backend; a context manager that leaves no process and no file behind.
 
     ``backend`` is a registered name or ``module:attribute``; ``python`` the interpreter it runs in, this one if None;
-    ``jobs`` workers at most, started as they are needed; ``timeout`` seconds a case; ``memory`` resident bytes a
-    worker; ``disk`` bytes in its temporary folder, and in any one file; ``recycle`` cases until a worker is renewed;
-    ``tick`` is called at least every 0.2 s while the pool waits; ``watch`` with each case that ran lines of the
-    backend's ``sources`` for the first time in a worker, and these lines, before its verdict is there.
+    ``jobs`` workers at most, started as they are needed; ``timeout`` seconds a case, ``judging`` seconds one that only
+    has to be judged any more: then it is ``untested``; ``memory`` resident bytes a worker; ``disk`` bytes in its
+    temporary folder, and in any one file; ``recycle`` cases until a worker is renewed; ``tick`` is called at least
+    every 0.2 s while the pool waits; ``watch`` with each case that ran lines of the backend's ``sources`` for the first
+    time in a worker, and these lines, before its verdict is there.
 
     A case whose worker dies (except by SIGKILL from outside) or times out is tried again, alone in a fresh worker:
     the same trouble again stands, anything else makes it ``flaky``. A worker that dies before it has begun a case, as
@@ -72,6 +73,7 @@ class Pool:
         python: str | None = None,
         jobs: int = 1,
         timeout: float = 60.0,
+        judging: float | None = None,
         memory: int = 8 * GIB,
         disk: int = 8 * GIB,
         recycle: int = 2000,
@@ -82,7 +84,7 @@ class Pool:
         self.backend = backend
         self.interpreter = Interpreter(python) if python else Interpreter()
         self.jobs = max(1, jobs)
-        self.limits = Limits(timeout, memory, disk, recycle)
+        self.limits = Limits(timeout, timeout if judging is None else judging, memory, disk, recycle)
         self.retry = retry
         self.tick = tick
         self.watch = watch
@@ -305,7 +307,8 @@ class Pool:
                 elif why := slot.limit_exceeded():
                     self._worker_died(slot, why, Outcome.OOM)
             elif slot.sent:
-                if now > slot.deadline:
+                judging = self.limits.judging < now - slot.began and worker.stage() is Stage.COMPARE
+                if judging or now > slot.deadline:
                     if not worker.channel_open:
                         self._worker_died(slot, "closed the harness's channel, or wrote to it", Outcome.CRASH)
                         continue
@@ -349,6 +352,7 @@ class Pool:
         """Judge the case that a worker died of, or have it tried again."""
         task = slot.queue.popleft()
         killed = outcome is Outcome.CRASH and code == -signal.SIGKILL and why.startswith("killed by")
+        unjudged = outcome is Outcome.TIMEOUT and stage is Stage.COMPARE
         if killed and self._out_of_memory():
             outcome = Outcome.OOM if slot.largest > self.limits.memory // 2 else Outcome.UNTESTED
             held = f"{format_bytes(slot.largest)} of the {format_bytes(self.limits.memory)} it may take"
@@ -359,9 +363,9 @@ class Pool:
                 return
         elif killed:
             why += " (by hand, or by itself)"
-        elif outcome is Outcome.TIMEOUT and stage is Stage.COMPARE:
+        elif unjudged:
             outcome = Outcome.UNTESTED
-            why = f"the backend answered, and judging it took over {self.limits.timeout:g} s in all"
+            why = f"the backend answered, and judging it took over {self.limits.judging:g} s in all"
         if task.first is None:
             task.before = tuple(slot.previous_cases)
         evidence = {"stderr": words, AFTER: slot.previous_cases[-LAST:]}
@@ -370,7 +374,7 @@ class Pool:
             evidence={key: value for key, value in evidence.items() if value}, seconds=seconds,
         )  # fmt: skip
         self._retry_or_settle(
-            slot, task, verdict, called=stage is not None, retry=self.retry and not (killed or task.once)
+            slot, task, verdict, called=stage is not None, retry=self.retry and not (killed or unjudged or task.once)
         )
 
     def _out_of_memory(self) -> bool:

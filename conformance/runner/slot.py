@@ -19,9 +19,11 @@ GROWTH_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Limits:
-    """What a worker may take: seconds a case, resident bytes, bytes on disk, cases until it is renewed."""
+    """What a worker may take: seconds a case, and until one is judged, resident bytes, bytes on disk, cases until it is
+    renewed."""
 
     timeout: float
+    judging: float
     memory: int
     disk: int
     recycle: int

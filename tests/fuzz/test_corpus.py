@@ -52,6 +52,46 @@ def test_without_a_folder_nothing_is_kept():
     assert list(corpus.cases()) == []
 
 
+def test_it_knows_what_passed(tmp_path):
+    corpus = Corpus(tmp_path)
+    corpus.keep(case("sin"), passed=True)
+    corpus.keep(case("cos"))
+    again = Corpus(tmp_path)
+    assert {one.op: again.has_passed(one) for one in again.cases()} == {"sin": True, "cos": False}
+    assert all(one.tags == () for one in again.cases()), "the program is the one that was asked"
+
+
+REFUSING = """
+from torchstone.conformance.backends.adapters.eager import Eager
+from torchstone.conformance.backends.protocol import BackendUnsupported
+
+class Refusing(Eager):
+    name = "refusing"
+    def compile(self, program, args):
+        if any("sin" in call.target for call in program.calls):
+            raise BackendUnsupported("no sines today")
+        return super().compile(program, args)
+"""
+
+
+@pytest.mark.usefixtures("fork_server")
+def test_what_passed_before_and_is_refused_now_is_a_finding(tmp_path, monkeypatch):
+    (tmp_path / "refusing.py").write_text(REFUSING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    corpus = Corpus(tmp_path / "corpus")
+    for op, passed in (("sin", True), ("sinh", False), ("cos", True)):
+        corpus.keep(case(op), passed=passed)
+    monkeypatch.setattr(campaign._Campaign, "_draw", lambda self: iter(()))
+    options = CampaignOptions("refusing:Refusing", 60.0, 5, tmp_path / "out", corpus=tmp_path / "corpus")
+    found = run_campaign(options)
+    assert found.tried == 3 and dict(found.outcomes) == {"unsupported": 2, "pass": 1}
+    (finding,) = found.findings.ranked()
+    assert finding.case.op == "sin" and "it passed in an earlier campaign" in finding.verdict.message
+    assert (finding.folder / "case.safetensors").exists()
+    assert not list(campaign.not_done(options, found))
+
+
 @pytest.mark.usefixtures("fork_server")
 def test_a_campaign_keeps_what_ran_new_lines_and_the_next_one_begins_with_it(tmp_path, monkeypatch):
     rules = select_rules(["sin", "cumsum", "sort"])

@@ -120,6 +120,14 @@ def test_the_time_that_the_oracle_takes_is_not_the_backends(monkeypatch):
     assert "answered, and judging it took over 60 s in all" in verdict.message
 
 
+def test_judging_may_have_less_time_than_a_backend():
+    with Pool("torture_eager:SlowOracle", judging=1.0) as pool:
+        verdict = pool.verdict(torture_case("obey"))
+        assert pool.spawned == 1, "and is not tried again"
+    assert (verdict.outcome, verdict.stage) == (Outcome.UNTESTED, Stage.COMPARE)
+    assert "judging it took over 1 s in all" in verdict.message
+
+
 def test_a_worker_killed_mid_case_is_one_crash():
     with Pool(BACKEND, jobs=1) as pool:
         got = []
