@@ -216,3 +216,23 @@ def test_half_of_an_even_size(target: str) -> None:
     for size in (4, 8, 40):
         x = torch.randn(size, 3)
         assert torch.equal(compiled(x), program(x))
+
+
+@pytest.mark.parametrize("start", [None, -9, -1, 0, 2, 7])
+@pytest.mark.parametrize("end", [None, -9, -1, 0, 1, 3, 9])
+def test_a_slice_of_any_size_is_written_to_as_python_counts(start: int | None, end: int | None) -> None:
+    """``x[-1:0]`` is empty, and so are slices that begin behind the end."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[start:end] = 7.0
+        return y
+
+    compiled = compile_free(program, (torch.randn(5, 2),))
+    for size in (5, 8):
+        x = torch.randn(size, 2)
+        try:
+            got = compiled(x)
+        except GuardError:  # PyTorch took a bound of the slice for one that this size keeps
+            continue
+        assert torch.equal(got, program(x))
