@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class FuzzFinding:
     """One bug, as far as is known: the first case that showed it, its reduction, and the other cases that show it.
 
     Since the cause is known, ``asked`` cases had it, of which ``failed`` did, and ``left_out`` were not asked for it.
+    ``relatives`` are other operators that fail in the same way in the place of its own.
     ``record`` is what an earlier part of the campaign, or one before it, wrote about it; ``known`` is one that was
     known before the campaign.
     """
@@ -66,6 +67,7 @@ class FuzzFinding:
     asked: int = 0
     failed: int = 0
     left_out: int = 0
+    relatives: set[str] = field(default_factory=set)
     record: dict[str, Any] = field(default_factory=dict)
     known: bool = False
 
@@ -105,6 +107,7 @@ class FuzzFinding:
             "signature": str(self.signature),
             "signature_parts": asdict(self.signature),
             "blames": sorted(self.ops if self.cause is None else self.cause.ops),
+            **({"relatives": sorted(self.relatives)} if self.relatives else {}),
             "seen": len(self.seen),
             "cases": self.seen,
             **(self._cause() if self.cause else {}),
@@ -208,7 +211,13 @@ class Findings:
             same[0].seen.append(case.id)
             return None
         called = operators(case)
-        suspects = [known for known in same if known.ops <= called or (known.cause and known.cause.is_in(case))]
+        suspects = [
+            known
+            for known in same
+            if known.ops <= called or known.relatives & called or (known.cause and known.cause.is_in(case))
+        ]
+        if not suspects and (known := (yield from _with_a_relative(same, case))) is not None:
+            suspects = [known]
         if not suspects:
             return case
         rest: Case | None = case
@@ -247,4 +256,28 @@ def _without(case: Case, known: FuzzFinding) -> Case | None:
     """The case without what a finding's cause is, as far as is known; None where nothing is left of it."""
     if known.cause is not None and not known.cause.ops:
         return without(case, known.cause.traits & traits(case))
-    return cut(case, {call.result for call in case.program.calls if call.operator in known.ops})
+    ops = known.ops | known.relatives
+    return cut(case, {call.result for call in case.program.calls if call.operator in ops})
+
+
+def _with_a_relative(same: Iterable[FuzzFinding], case: Case) -> Asking[FuzzFinding | None]:
+    """The finding of one call in whose place a call of the case fails alike: then both have one cause.
+
+    Wrong numbers are left out: those of two ops are wrong alike by chance, or by two faults.
+    """
+    for known in same:
+        calls = known.best.program.calls
+        if len(calls) != 1 or known.signature.kind in _WRONG_NUMBERS or known.signature.kind == Kind.LATER_CALL:
+            continue
+        for call in case.program.calls:
+            if call.operator in known.ops or call.target.startswith("torch.Tensor."):
+                continue
+            program = replace(known.best.program, calls=(replace(calls[0], target=call.target),))
+            changed = known.best.replace(program=program)
+            if has_special_values(changed) is None:  # eager does not take it
+                continue
+            verdict = yield from verdict_of(changed)
+            if _alike(known.signature, signature(verdict)):
+                known.relatives.add(call.operator)
+                return known
+    return None

@@ -147,4 +147,5 @@ def _finding(told: dict[str, Any], out: Path, backend: str) -> FuzzFinding:
         found.cause = Cause(frozenset(Call(op, (), {}, "").operator for op in ops), frozenset(essential))
         found.asked, found.failed = int(told["asked"]), int(told["failed"])
         found.left_out = int(told["left_out"])
+    found.relatives = set(map(str, told.get("relatives", ())))
     return found

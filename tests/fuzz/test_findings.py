@@ -70,6 +70,22 @@ def test_a_wrong_result_of_other_ops_is_news():
     assert answered(findings.unexplained(start, judge(start)), judge) is start
 
 
+@pytest.mark.parametrize("kind, one", [("dtype", True), ("aliasing", True), ("value", False)])
+def test_an_op_that_fails_alike_in_the_place_of_another_is_of_one_finding_with_it(kind, one):
+    def judge(case: Case) -> Verdict:
+        wrong = any(call.target in ("torch.sub", "torch.atan2") for call in case.program.calls)
+        outcome = Outcome.MISMATCH if wrong else Outcome.PASS
+        return Verdict(case.id, "", "", "", "", "", Stage.COMPARE, outcome, kind if wrong else "")
+
+    findings = Findings()
+    known = findings.add(_finding(_case("sub"), judge(_case("sub"))))
+    for start in (_case("mul", "atan2"), _case("atan2", "add")):
+        assert (answered(findings.unexplained(start, judge(start)), judge) is None) is one
+    assert known.relatives == ({"atan2"} if one else set())
+    assert known.to_json().get("relatives") == (["atan2"] if one else None)
+    assert len(known.seen) == (3 if one else 1)
+
+
 def test_wrong_numbers_behind_a_random_op_are_blamed_on_what_made_them():
     judge, findings = _judge(mutants.swapped_sub), Findings()
     findings.add(_finding(_case("sub"), judge(_case("sub"))))
