@@ -111,7 +111,10 @@ def _steps(b: Expander, start: Any, end: Any, at: Callable[[Any], Any], *, fused
     dtype, (length,) = b.type.dtype, b.type.dims
     if not isinstance(length, int) or length > LONGEST_CONSTANT:
         raise b.unsupported(f"more than {LONGEST_CONSTANT} steps")
-    low, high = (convert_number(v, dtype) for v in (start, end))
+    if not length:
+        return _sequence(b, at, 0)
+    low = convert_number(start, dtype)
+    high = convert_number(end, dtype) if length > 1 else low  # which eager does not look at
     step = (high - low) / (length - 1) if length > 1 else 0.0
     step = Fraction(step) if fused and dtype.is_int and eager_fuses() else step
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -76,3 +78,10 @@ def test_powers_of_any_base(base: float) -> None:
     for start, end, steps in ((1, -3, 7), (0, 3, 4), (0.0, 3.0, 7), (-3, 400, 5)):
         program = lambda start=start, end=end, steps=steps: torch.logspace(start, end, steps, base)  # noqa: E731
         torch.testing.assert_close(compile(program, ())(), program(), rtol=1e-5, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("op", [torch.linspace, torch.logspace])
+@pytest.mark.parametrize("end", [math.nan, math.inf, 1e9])
+def test_the_end_of_a_single_step_is_not_looked_at(agrees: Agrees, op: Any, end: float) -> None:
+    agrees(lambda: op(2.0, end, 1, dtype=torch.uint8))
+    agrees(lambda: op(math.nan, end, 0, dtype=torch.float32))
