@@ -52,10 +52,10 @@ class Pool:
 
     ``backend`` is a registered name or ``module:attribute``; ``python`` the interpreter it runs in, this one if None;
     ``jobs`` workers at most, started as they are needed; ``timeout`` seconds a case, ``judging`` seconds one that only
-    has to be judged any more: then it is ``untested``; ``memory`` resident bytes a worker; ``disk`` bytes in its
-    temporary folder, and in any one file; ``recycle`` cases until a worker is renewed; ``tick`` is called at least
-    every 0.2 s while the pool waits; ``watch`` with each case that ran lines of the backend's ``sources`` for the first
-    time in a worker, and these lines, before its verdict is there.
+    has to be judged any more: then it is ``untested``, and not tried again if that is less than ``timeout``; ``memory``
+    resident bytes a worker; ``disk`` bytes in its temporary folder, and in any one file; ``recycle`` cases until a
+    worker is renewed; ``tick`` is called at least every 0.2 s while the pool waits; ``watch`` with each case that ran
+    lines of the backend's ``sources`` for the first time in a worker, and these lines, before its verdict is there.
 
     A case whose worker dies (except by SIGKILL from outside) or times out is tried again, alone in a fresh worker:
     the same trouble again stands, anything else makes it ``flaky``. A worker that dies before it has begun a case, as
@@ -353,6 +353,7 @@ class Pool:
         task = slot.queue.popleft()
         killed = outcome is Outcome.CRASH and code == -signal.SIGKILL and why.startswith("killed by")
         unjudged = outcome is Outcome.TIMEOUT and stage is Stage.COMPARE
+        is_final = killed or task.once or (unjudged and self.limits.judging < self.limits.timeout)
         if killed and self._out_of_memory():
             outcome = Outcome.OOM if slot.largest > self.limits.memory // 2 else Outcome.UNTESTED
             held = f"{format_bytes(slot.largest)} of the {format_bytes(self.limits.memory)} it may take"
@@ -373,9 +374,7 @@ class Pool:
             **_about(task.case), backend=self.backend, stage=stage or Stage.CAPTURE, outcome=outcome, message=why,
             evidence={key: value for key, value in evidence.items() if value}, seconds=seconds,
         )  # fmt: skip
-        self._retry_or_settle(
-            slot, task, verdict, called=stage is not None, retry=self.retry and not (killed or unjudged or task.once)
-        )
+        self._retry_or_settle(slot, task, verdict, called=stage is not None, retry=self.retry and not is_final)
 
     def _out_of_memory(self) -> bool:
         """Whether the system has killed a process for want of memory since this was last asked."""

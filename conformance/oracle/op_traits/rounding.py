@@ -212,7 +212,7 @@ OSCILLATES = Trait(
         special_airy_ai
         """,
         digamma="a recurrence up to 10, and a reflection",
-        lgamma="a reflection, whose two logarithms cancel: SLEEF's, which eager calls, promises 1e-15 there",
+        lgamma="a reflection of negative numbers, whose two logarithms cancel",
         polygamma="the terms of two poles, of orders that are even",
     ),
     reason=(
