@@ -146,8 +146,18 @@ class RandomRounding(ComputingMode):
             exact = representable(value, self.exact_in)
             if inexact is not None:
                 exact &= ~inexact
-            moved = torch.where(exact, value, self._move(value, 1.0))
+            moved = torch.where(exact, value, self._lose_digits(value, self._move(value, 1.0)))
             return self._to_grid(moved) if self.on_grid else moved
+
+    def _lose_digits(self, value: Tensor, moved: Tensor) -> Tensor:
+        """``moved``, but where a real number is subnormal in the dtype, whose units have one size there: zero at most
+        is what it is rounded to, never a number of the other sign."""
+        least = torch.finfo(real_dtype(self.dtype)).tiny
+        small = (value.abs() < least) & (value != 0) if not value.is_complex() else None
+        if small is None or not bool(small.any()):
+            return moved
+        far = value + (moved / value - 1.0) * least
+        return torch.where(small, torch.where(far.sign() == value.sign(), far, 0.0), moved)
 
     def _round_where(self, value: Tensor, inexact: Tensor) -> Tensor:
         """The result of steps that are rounded already, but where it is ``inexact`` although it has few digits."""

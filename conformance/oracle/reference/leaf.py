@@ -12,7 +12,7 @@ from torch import Tensor
 from torchstone.conformance.oracle.elementwise import Reference, within_distance
 from torchstone.conformance.oracle.evidence import inexact
 from torchstone.conformance.oracle.pytree import dense
-from torchstone.conformance.oracle.reference.runs import AMPLIFIED_SCALES, DAMPED_SCALE, Referee, ReferenceRun
+from torchstone.conformance.oracle.reference.runs import AMPLIFIED_SCALES, Referee, ReferenceRun
 from torchstone.conformance.oracle.reference.scipy_reference import scipy_values
 from torchstone.conformance.oracle.reference.without_float64 import saturated
 from torchstone.conformance.oracle.tolerances import MAX_BEND, MAX_SPREAD_GROWTH, SPREAD_FACTOR
@@ -20,6 +20,10 @@ from torchstone.conformance.oracle.ulp import precision, ulp, wide
 
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 """The dtype of the tensor that a number of the results may be read out of."""
+
+
+DAMPED_SCALE = 1 / 16
+"""How much smaller than the others the roundings are that tell the slope."""
 
 
 class Effort(enum.IntEnum):
@@ -174,12 +178,19 @@ def beside_a_pole(actual: Tensor, truth: Reference, expected: Tensor, leaf: Leaf
     return pole & smooth & within_distance(actual.reciprocal(), values, SPREAD_FACTOR * spread)
 
 
-def _smooth(truth: Reference, expected: Tensor, leaf: Leaf, of: Callable[[Tensor], Tensor] = torch.positive) -> Tensor:
+def _smooth(
+    truth: Reference,
+    expected: Tensor,
+    leaf: Leaf,
+    of: Callable[[Tensor], Tensor] = torch.positive,
+    scale: float = 1.0,
+) -> Tensor:
     """Where each run strays in proportion to its roundings, as far as the spread gives room: by no jump, and by no wave
-    of which an extremum lies on the way."""
-    referee = leaf.referee
-    few = (referee.rounded_runs, referee.damped_runs, referee.stretched_runs)
-    runs, damped, stretched = ([of(run) for run in leaf.others(some, expected)] for some in few)
+    of which an extremum lies on the way. ``scale``: that of the roundings that the spread is of."""
+    runs, damped, stretched = (
+        [of(run) for run in leaf.others(leaf.referee.scaled_runs(scale * times), expected)]
+        for times in (1.0, DAMPED_SCALE, SPREAD_FACTOR)
+    )
     smooth = truth.spread > 0
     if not len(runs) == len(damped) == len(stretched):
         return torch.zeros_like(smooth)
@@ -188,6 +199,18 @@ def _smooth(truth: Reference, expected: Tensor, leaf: Leaf, of: Callable[[Tensor
         for moved in (run - truth.values, (large - truth.values) / SPREAD_FACTOR):
             smooth &= torch.abs(moved - slope).nan_to_num(torch.inf) <= MAX_BEND * truth.spread
     return smooth
+
+
+def as_in_float32(actual: Tensor, truth: Reference, expected: Tensor, dtype: torch.dtype, leaf: Leaf) -> Tensor:
+    """Where 16-bit numbers are right because every step may be computed in float32 and the result alone be rounded:
+    as near to float64 as float32's roundings stray, in proportion. Eager's own may reach far further, by a jump."""
+    if precision(dtype) >= precision(torch.float32):
+        return torch.zeros(actual.shape, dtype=torch.bool)
+    scale = 2.0 ** (precision(dtype) - precision(torch.float32))
+    spread = spread_of(truth.values, leaf.others(leaf.referee.scaled_runs(scale), expected))
+    smooth = _smooth(replace(truth, spread=spread), expected, leaf, scale=scale)
+    room = SPREAD_FACTOR * spread + ulp(truth.values.abs(), dtype)
+    return smooth & torch.isfinite(expected) & within_distance(actual, truth.values, room)
 
 
 def amplified_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Tensor:

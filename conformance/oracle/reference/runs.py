@@ -45,14 +45,13 @@ from torchstone.conformance.oracle.reference.limits import LimitsAtInfinity
 from torchstone.conformance.oracle.reference.scatter import SEED, ElementByElement, Scatter, one_run
 from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_default, widen_inputs, widen_program
 from torchstone.conformance.oracle.reference.without_float64 import WithoutFloat64
-from torchstone.conformance.oracle.tolerances import SPREAD_FACTOR, SUB_ULP_STEP, real_dtype
+from torchstone.conformance.oracle.tolerances import SUB_ULP_STEP, real_dtype
 from torchstone.conformance.oracle.ulp import precision
 from torchstone.conformance.program.program import Perform, Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
 
 ROUNDING_RUNS = ((1.0, 0), (1.0, 0), (1.0, 0), (1.0, 0))
 MORE_ROUNDING_RUNS = ((1.0, 0),) * 12
-DAMPED_SCALE = 1 / 16
 AMPLIFIED_SCALES = (2.0**8, 2.0**4)
 AMPLIFIED_RUNS = 12
 GRID_RUNS = 64
@@ -120,6 +119,7 @@ class Referee:
         self.around = around
         self.found: CheckedDecompositions = {}
         self.found_in_range: CheckedDecompositions = {}
+        self._scaled: dict[float, list[ReferenceRun]] = {}
         self.seed = seed
         """Of a program that draws at random: eager draws from this seed, and every other run is given its numbers."""
 
@@ -295,10 +295,10 @@ class Referee:
         """The float64 run by the documented formulas of those functions whose eager kernels lose a NaN."""
         return self.twin_run(ByDocumentedFormulas())
 
-    @functools.cached_property
+    @property
     def rounded_runs(self) -> list[ReferenceRun]:
         """Runs of the rounding model; those that raise are left out."""
-        return self._rounded_runs(ROUNDING_RUNS)
+        return self.scaled_runs(1.0)
 
     @functools.cached_property
     def more_rounded_runs(self) -> list[ReferenceRun]:
@@ -342,15 +342,11 @@ class Referee:
         run = self._run(self.program, self.args(), log)
         return not run.problem and log.always and all(isinstance(leaf, Tensor) for leaf in run.leaves)
 
-    @functools.cached_property
-    def damped_runs(self) -> list[ReferenceRun]:
-        """The same runs with the same signs and much smaller roundings: what does not jump shrinks in proportion."""
-        return self._rounded_runs(tuple((DAMPED_SCALE * ulps, side) for ulps, side in ROUNDING_RUNS))
-
-    @functools.cached_property
-    def stretched_runs(self) -> list[ReferenceRun]:
-        """The same runs with the same signs and roundings as large as the room is that the spread gives."""
-        return self._rounded_runs(tuple((SPREAD_FACTOR * ulps, side) for ulps, side in ROUNDING_RUNS))
+    def scaled_runs(self, scale: float) -> list[ReferenceRun]:
+        """The same runs with the same signs and roundings of another size: what does not jump strays in proportion."""
+        if scale not in self._scaled:
+            self._scaled[scale] = self._rounded_runs(tuple((scale * ulps, side) for ulps, side in ROUNDING_RUNS))
+        return self._scaled[scale]
 
     @functools.cached_property
     def amplified_runs(self) -> list[tuple[ReferenceRun, ReferenceRun]]:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.conformance.oracle.test_compare import X, compare
+from torchstone.conformance.oracle.perturbation.rounding import RandomRounding
 from torchstone.conformance.oracle.perturbation.subnormals import FlushSubnormals
 from torchstone.conformance.program.program import Call, Program, Ref
 
@@ -29,3 +30,24 @@ def test_zeros_that_lie_nowhere_are_not_flushed() -> None:
     with FlushSubnormals():
         (gradient,) = torch.autograd.grad(x.sgn().sum(), x)
     assert (gradient + x.detach()).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("units", "wrong"), [(1, False), (-1, False), (6, True), (-6, True)])
+def test_a_subnormal_step_has_the_units_that_such_numbers_have(units: int, wrong: bool) -> None:
+    """Of a few digits, where the rounding of a normal number would be a hundredth of that."""
+    x = torch.tensor([0.0, 14.0, 13.3, 12.9], dtype=torch.float16)
+    steps = (
+        Call("torch.nn.functional.softmin", (X,), {"dim": 0}, "r0"),
+        Call("torch.mul", (Ref("r0"), 4096.0), {}, "r1"),
+    )
+    off = torch.tensor([0, units, 0, 0]) * torch.finfo(torch.float16).smallest_normal * 2**-10
+    found = compare(Program(("x0",), steps, Ref("r1")), lambda x: (torch.softmax(-x, 0) + off.half()) * 4096.0, x)
+    assert (found.outcome == "mismatch") == wrong, found
+
+
+def test_what_is_subnormal_is_not_rounded_to_the_other_sign() -> None:
+    x = torch.tensor([1e-40, -1e-8, 1e-7, 0.0], dtype=torch.float64)
+    with RandomRounding(torch.float16, 0):
+        found = torch.stack([x * 1.1 for _ in range(20)])
+    assert bool((found.sign() * x.sign() >= 0).all())
+    assert bool((found[:, 2] > 1.5e-7).any()), "by half as much again"

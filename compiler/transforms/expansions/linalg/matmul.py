@@ -41,7 +41,10 @@ def vdot(b: Expander, x: Value, y: Value) -> Value:
 
 
 def _blend(b: Expander, bias: Value, product: Value, beta: Any, alpha: Any) -> Value:
-    """beta * bias + alpha * product; a beta of 0 ignores even NaN in the bias."""
+    """beta * bias + alpha * product; a beta of 0 ignores even NaN in the bias. Of a result without numbers eager does
+    not look at either, which may be none of its dtype."""
+    if 0 in b.type.dims:
+        return b.full(convert_number(0, b.type.dtype), b.type.dims, b.type.dtype)
     if alpha != 1:
         product = b.mul(product, const(b, product, alpha))
     if beta != 0:

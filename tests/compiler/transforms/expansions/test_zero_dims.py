@@ -115,3 +115,19 @@ def test_of_no_products_there_is_nothing_to_multiply(op: Any, shapes: tuple[tupl
         return op(*tensors, alpha=float("nan"), beta=2)
 
     torch.testing.assert_close(compile(scaled, args)(*args), scaled(*args))
+
+
+@pytest.mark.parametrize("factor", ["alpha", "beta"])
+@pytest.mark.parametrize(("op", "shapes"), [
+    (torch.addmm, ((3,), (0, 2), (2, 3))),
+    (torch.addbmm, ((3,), (2, 0, 2), (2, 2, 3))),
+    (torch.baddbmm, ((3,), (1, 0, 2), (1, 2, 3))),
+    (torch.addmv, ((0,), (0, 2), (2,))),
+])  # fmt: skip
+def test_factors_of_products_without_numbers_are_not_looked_at(
+    agrees: Agrees, op: Program, shapes: tuple[Any, ...], factor: str
+) -> None:
+    """NaN is no factor of integers, and eager says so of any other product."""
+    operands = [torch.ones(shape, dtype=torch.int8) for shape in shapes]
+    if (op, factor) != (torch.addmv, "beta"):  # of no rows it is the bias, which has a factor
+        agrees(lambda *operands: op(*operands, **{factor: float("nan")}), *operands)
