@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
 import torch
 
 from torchstone.compiler._torch import fake_tensors
+from torchstone.compiler._torch.modes import no_dispatch_modes
 from torchstone.compiler._torch.symbolic_shapes import ShapeEnv
 from torchstone.compiler.capture.symbolic.sizes import from_sympy
 from torchstone.compiler.diagnostics import Unsupported
@@ -51,11 +52,21 @@ def _unbind(x: torch.Tensor, dim: int = 0) -> list[torch.Tensor]:
     return [torch.ops.aten.select.int(x, dim, place) for place in range(int(x.shape[dim]))]
 
 
-# Ops whose fake results, in this PyTorch, are not what the op gives.
+def _view(x: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+    """Fake results: PyTorch's come dim by dim, which takes the square of their number; its kernels' at once."""
+    if not all(type(number) is int for number in (*x.shape, *x.stride(), *size)):
+        return torch.ops.aten.view.default(x, size)
+    with no_dispatch_modes():
+        like = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta").view(size)
+    return torch.ops.aten.as_strided.default(x, like.shape, like.stride(), x.storage_offset())
+
+
+# Ops whose fake results, in this PyTorch, are not what the op gives, or not within reasonable time.
 SHAPES: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.unique_consecutive.default: _unique_consecutive,
     torch.ops.aten._native_batch_norm_legit_functional.default: _batch_norm,
     torch.ops.aten.unbind.int: _unbind,
+    torch.ops.aten.view.default: _view,
 }
 
 
