@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from torchstone.fuzz.bundles import Bundler, Told, told_apart
 from torchstone.fuzz.corpus import Corpus
 from torchstone.fuzz.desk import Desk
 from torchstone.fuzz.findings import Findings
-from torchstone.fuzz.generator.generate import Drafts
+from torchstone.fuzz.generator.choices import SeededChoices
+from torchstone.fuzz.generator.generate import Drafts, NothingGenerated
 from torchstone.fuzz.generator.rules import OpRule
 from torchstone.fuzz.generator.variants import FREE, nth_case
 from torchstone.fuzz.guidance import Guidance
@@ -159,14 +161,16 @@ def run_campaign(
             if tally.seconds >= plan.seconds + GRACE:
                 raise _TimeIsUp
 
+    corpus = Corpus(plan.corpus if plan.guided else None)
     watch = tally.guidance.watch if plan.guided else None
     limits = {"timeout": plan.timeout, "judging": plan.timeout}
     if hasattr(_backend(plan.backend), "compile_many"):
         limits["judging"] = min(JUDGING, plan.timeout)
-    pooled = Pool(plan.backend, python=plan.python, jobs=plan.jobs, tick=tick, watch=watch, **limits)
+    known = corpus.functions()
+    pooled = Pool(plan.backend, python=plan.python, jobs=plan.jobs, tick=tick, watch=watch, known=known, **limits)
     with pooled as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # eager's, of what is drawn and reduced
-        campaign = _Campaign(plan, tally, pool)
+        campaign = _Campaign(plan, tally, pool, corpus)
         try:
             for _ in campaign.desk.serve(campaign.ask):
                 if campaign.is_to_be_saved():
@@ -184,6 +188,8 @@ def run_campaign(
             tally.interrupted = True
         finally:
             campaign.leave()
+    if not tally.interrupted:
+        corpus.note(tally.guidance.changes.functions)
     finished = not (tally.interrupted or tally.unsorted)
     save(plan, tally, finished=finished)
     keep(tally, finished)
@@ -204,7 +210,7 @@ def finish_scripts(triage: Triage, tally: Tally, progress: Callable[[Tally], Non
 class _Campaign:
     """The programs of a campaign on their way: drawn, asked as one with others, told apart, sorted if they failed."""
 
-    def __init__(self, plan: CampaignOptions, tally: Tally, pool: Pool) -> None:
+    def __init__(self, plan: CampaignOptions, tally: Tally, pool: Pool, corpus: Corpus) -> None:
         self.plan, self.tally = plan, tally
         self._backend = _backend(plan.backend)
         self._compiles_many = hasattr(self._backend, "compile_many")
@@ -216,7 +222,7 @@ class _Campaign:
         self._saved = tally.seconds
         self._again = deque(tally.unsorted)  # failures of before
         tally.unsorted = []
-        self._corpus = Corpus(plan.corpus if plan.guided else None)
+        self._corpus = corpus
         tally.unreadable = self._corpus.unreadable
         self._programs = itertools.chain(self._kept(), self._draw())
 
@@ -284,10 +290,7 @@ class _Campaign:
         for index in itertools.chain(sorted(tally.pending), itertools.count(tally.drawn)):
             if plan.programs is not None and index >= plan.programs:
                 return
-            guidance = tally.guidance if plan.guided else None
-            how = plan.pool, plan.max_ops, plan.must, plan.specials
-            case = nth_case(plan.seed, index, *how, tally.drafts, guidance, costs)
-            case = tally.findings.spared(case, asked_for)
+            case = tally.findings.spared(self._drawn(index, costs), asked_for)
             if index >= tally.drawn:
                 tally.drawn = index + 1
                 tally.pending.append(index)
@@ -296,6 +299,22 @@ class _Campaign:
             else:
                 tally.left_out += 1
                 tally.pending.remove(index)
+
+    def _drawn(self, index: int, costs: Mapping[str, int]) -> Case:
+        """The program of a number: for what has changed in the backend, if something has, or for nothing."""
+        plan, tally = self.plan, self.tally
+        guidance = tally.guidance if plan.guided else None
+        rest = plan.specials, tally.drafts, guidance, costs
+        if guidance is not None and not plan.must:
+            choices = SeededChoices(f"{plan.seed}:{index}:changed")
+            focus = guidance.changes.focus(choices, plan.pool)
+            if focus is not None:
+                with contextlib.suppress(NothingGenerated):
+                    own = plan.pool, plan.max_ops, focus.rules
+                    case = nth_case(plan.seed, index, *own, *rest, focus.variant, focus.dtype)
+                    guidance.changes.draw(case)
+                    return case
+        return nth_case(plan.seed, index, plan.pool, plan.max_ops, plan.must, *rest)
 
     def _kept(self) -> Iterator[Case]:
         """The programs of the corpus that may be asked, in half of the time at most; once in a campaign."""

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import platform
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.line_tracer import Fingerprints, Ran
 from torchstone.conformance.files import replace_file
 from torchstone.conformance.program.case import Case
 
 SUFFIX = ".safetensors"
 PASSED = "passed"
 """The tag of a program that was right when it was kept: one that is refused later on is a bug."""
+
+
+FUNCTIONS = "functions.json"
+"""The file of a corpus that has the functions of the backend as they were when it was last asked."""
 
 
 class Corpus:
@@ -67,6 +74,26 @@ class Corpus:
         with replace_file(self.folder / name) as file:
             file.write(data)
         self._next += 1
+
+    def functions(self) -> Fingerprints:
+        """The functions of the backend as ``note`` wrote them; none where there is no such file, or no readable one, or
+        one by another Python, which has other code for all of them."""
+        try:
+            data = json.loads((self.folder / FUNCTIONS).read_text()) if self.folder is not None else {}
+        except (OSError, ValueError):
+            return {}
+        same = isinstance(data, dict) and data.get("python") == platform.python_version()
+        return Ran.from_json(data).functions if same else {}
+
+    def note(self, functions: Fingerprints) -> None:
+        """Write down the functions of the backend as they are now; those that are not among them stay as they were.
+
+        Raises InputError when they cannot be written."""
+        if self.folder is None or not functions:
+            return
+        data = {"python": platform.python_version(), "functions": self.functions() | functions}
+        with replace_file(self.folder / FUNCTIONS) as file:
+            file.write(json.dumps(data, sort_keys=True).encode())
 
     def drop(self, case: Case) -> None:
         """Give up one of those that were there; any other is no matter."""

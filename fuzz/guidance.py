@@ -7,10 +7,10 @@ and lines that this is told of, in their order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from torchstone.conformance.execution.line_tracer import Ran
 from torchstone.conformance.execution.verdict import CORRECT, Verdict
 from torchstone.conformance.program.case import Case
+from torchstone.fuzz.changes import Changes
 from torchstone.fuzz.generator.novelty import Novelty
 from torchstone.reducers.signature import Signature, signature
 
@@ -23,12 +23,15 @@ class Guidance(Novelty):
         self._said: set[Signature] = set()
         self.lines: set[str] = set()
         self._ran: set[str] = set()
+        self.changes = Changes()
 
-    def watch(self, case: Case, lines: Sequence[str]) -> None:
-        """Take note of lines of the backend that a case ran, before its verdict."""
-        if not self.lines.issuperset(lines):
+    def watch(self, case: Case, ran: Ran) -> None:
+        """Take note of what a case ran of the backend, before its verdict."""
+        if not self.lines.issuperset(ran.lines):
             self._ran.add(case.id)
-            self.lines.update(lines)
+            self.lines.update(ran.lines)
+        self.changes.meet(ran.functions)
+        self.changes.watch(case, ran.changed)
 
     def ran_new_lines(self, case: Case) -> bool:
         """Whether a case whose verdict is not learned yet ran lines that none ran."""
@@ -36,6 +39,7 @@ class Guidance(Novelty):
 
     def learn(self, case: Case, verdict: Verdict) -> bool:
         """Take note of a verdict; say whether it, or what ran for it, is new. The first that is right is no news."""
+        self.changes.count(case)
         found, ran = signature(verdict), case.id in self._ran
         answered = found not in self._said and verdict.outcome not in CORRECT
         self._said.add(found)

@@ -1,12 +1,15 @@
-"""Which lines of some source files run: a trace that looks at each function until all of its lines have."""
+"""What of some source files runs: lines, by a trace that looks at each function until all of its lines have run; and
+functions that are not what they were."""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
@@ -17,15 +20,76 @@ CALLS = 30
 """Calls of a function in a case that are traced after the last one that ran a new line of it: tracing is slow."""
 
 
+Fingerprints: TypeAlias = "dict[str, list[str]]"
+"""What functions compute, as a hash of their code, by ``file:name``; there may be several of a name."""
+
+
+@dataclass
+class Ran:
+    """What ran for a case: lines for the first time, functions for the first time, and those that have changed."""
+
+    lines: list[str] = field(default_factory=list)
+    functions: Fingerprints = field(default_factory=dict)
+    changed: list[str] = field(default_factory=list)
+
+    def add(self, more: Ran) -> None:
+        """Take in what ran for it besides."""
+        self.lines += more.lines
+        self.changed += [name for name in more.changed if name not in self.changed]
+        for name, codes in more.functions.items():
+            self.functions.setdefault(name, []).extend(codes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object, without what is empty."""
+        return {name: value for name, value in vars(self).items() if value}
+
+    @classmethod
+    def from_json(cls, data: object) -> Ran:
+        """Read what ``to_json`` gave, from whoever it is: what is of another kind is left out."""
+        given = data if isinstance(data, dict) else {}
+        functions = given.get("functions")
+        pairs = functions.items() if isinstance(functions, dict) else ()
+        return cls(
+            _texts(given.get("lines")),
+            {str(name): _texts(codes) for name, codes in pairs},
+            _texts(given.get("changed")),
+        )
+
+
+def _texts(given: object) -> list[str]:
+    return [str(text) for text in given] if isinstance(given, list) else []
+
+
+def fingerprint(code: CodeType) -> str:
+    """A hash of what a function computes, wherever in its file it stands: its instructions, names and constants."""
+    told = hashlib.sha256(code.co_code)
+    for part in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
+        told.update(repr(part).encode())
+    for constant in code.co_consts:
+        told.update((fingerprint(constant) if isinstance(constant, CodeType) else _text_of(constant)).encode())
+    return told.hexdigest()[:16]
+
+
+def _text_of(constant: object) -> str:
+    if isinstance(constant, frozenset):  # whose order hangs on the process
+        return str(sorted(map(repr, constant)))
+    return repr(constant)
+
+
 class LineTracer:
     """Notes the lines below a folder that run.
 
     A function is looked at until all of its lines have run, or none that is new in `CALLS` calls of a case. ``folders``
-    are those of the folder that are watched, all if empty.
+    are those of the folder that are watched, all if empty. ``known`` are the functions as they were:
+    of each that is not among them, changed or new, every case that calls it is told. Without any, nothing is.
     """
 
-    def __init__(self, root: str, folders: Collection[str] = ()) -> None:
+    def __init__(self, root: str, folders: Collection[str] = (), known: Mapping[str, Collection[str]] = {}) -> None:
         self.root = f"{root}/"
+        self._known = known
+        self._functions: Fingerprints = {}
+        self._changed: dict[CodeType, str] = {}
+        self._called: dict[str, None] = {}
         self.ran: set[tuple[CodeType, int]] = set()
         self._watched = tuple(f"{self.root}{folder}/" for folder in folders) or (self.root,)
         self._left: dict[CodeType, set[int]] = {}
@@ -57,22 +121,36 @@ class LineTracer:
             out.setdefault(code.co_filename.removeprefix(self.root), set()).add(number)
         return out
 
-    def next_case(self) -> list[str]:
-        """Return the lines that ran for the first time since this was last asked, as ``file:line``."""
-        new = [f"{code.co_filename.removeprefix(self.root)}:{number}" for code, number in self._new]
+    def next_case(self) -> Ran:
+        """Return what ran since this was last asked; lines as ``file:line``."""
+        lines = [f"{code.co_filename.removeprefix(self.root)}:{number}" for code, number in self._new]
+        ran = Ran(lines, self._functions, list(self._called))
+        self._functions, self._called = {}, {}
         self._new.clear()
         self._calls.clear()
-        return new
+        return ran
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
         left = self._left.get(code)
         if left is None:
             left = self._left[code] = set(self._lines_of(code))
+            if left:
+                self._meet(code)
+        if self._changed and code in self._changed:
+            self._called[self._changed[code]] = None
         if not left or self._calls[code] == CALLS:
             return None
         self._calls[code] += 1
         return self._line
+
+    def _meet(self, code: CodeType) -> None:
+        """Take note of a function."""
+        name = f"{code.co_filename.removeprefix(self.root)}:{code.co_qualname}"
+        found = fingerprint(code)
+        self._functions.setdefault(name, []).append(found)
+        if self._known and found not in self._known.get(name, ()):
+            self._changed[code] = name
 
     def _lines_of(self, code: CodeType) -> Iterator[int]:
         """The lines of a function that is watched; the one that it begins with is none where there are others.

@@ -5,12 +5,12 @@ A frame is ``<header length: u32><body length: u64><header: UTF-8 JSON object><b
     runner -> worker   {"hello": 2, "backend": NAME, "folder": the user's, "environment": {...},
                         "torch": the runner's release}    once
                        "describe_only": true in it asks for no more than what the backend says of itself, and
-                       "watch": true for the lines of its own that run
+                       "watch": {"file:name": [HASH, ...], ...} for what of its own runs (``LineTracer``)
     worker -> runner   {"ready": true, "batch": N, "rss": BYTES}    once, or {"failed": MESSAGE} and exit
     runner -> worker   {"case": ID, …} + the case's bytes           any number, answered in order; N at a time welcome
                        "unpatched": true in it asks for PyTorch as it is, "eager": true for eager in the backend's place
     worker -> runner   {"case": ID, "verdict": {...}, "rss": BYTES}   with "spent": WHY if it should get no other case,
-                       "lines": ["file:line", ...], those that ran for the first time in the worker, if they are watched
+                       "ran": {"lines": ..., "functions": ..., "changed": ...} if it is watched (``Ran``)
 """
 
 from __future__ import annotations

@@ -14,10 +14,11 @@ import selectors
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchstone.conformance.errors import HarnessError
+from torchstone.conformance.execution.line_tracer import Fingerprints, Ran
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.runner.cleanup import no_interrupt
 from torchstone.conformance.runner.interpreter import Interpreter
@@ -54,8 +55,8 @@ class Pool:
     ``jobs`` workers at most, started as they are needed; ``timeout`` seconds a case, ``judging`` seconds one that only
     has to be judged any more: then it is ``untested``, and not tried again if that is less than ``timeout``; ``memory``
     resident bytes a worker; ``disk`` bytes in its temporary folder, and in any one file; ``recycle`` cases until a
-    worker is renewed; ``tick`` is called at least every 0.2 s while the pool waits; ``watch`` with each case that ran
-    lines of the backend's ``sources`` for the first time in a worker, and these lines, before its verdict is there.
+    worker is renewed; ``tick`` is called at least every 0.2 s while the pool waits; ``watch`` with each case and
+    what it ran of the backend's ``sources``, if that is news: for the first time in a worker, or not as ``known``.
 
     A case whose worker dies (except by SIGKILL from outside) or times out is tried again, alone in a fresh worker:
     the same trouble again stands, anything else makes it ``flaky``. A worker that dies before it has begun a case, as
@@ -79,7 +80,8 @@ class Pool:
         recycle: int = 2000,
         retry: bool = True,
         tick: Callable[[], None] | None = None,
-        watch: Callable[[Case, Sequence[str]], None] | None = None,
+        watch: Callable[[Case, Ran], None] | None = None,
+        known: Fingerprints | None = None,
     ) -> None:
         self.backend = backend
         self.interpreter = Interpreter(python) if python else Interpreter()
@@ -88,6 +90,7 @@ class Pool:
         self.retry = retry
         self.tick = tick
         self.watch = watch
+        self.known = known or {}
         self.spawned = 0
         self._slots: list[WorkerSlot] = []
         self._backlog: deque[Task] = deque()  # tasks that lost their place when a worker died before them
@@ -184,7 +187,7 @@ class Pool:
         try:
             cache = f"cache-{self._number}-{slot.number}-{slot.cold}"
             slot.worker = worker = self._server.start(
-                self.backend, cache, self.limits.disk, watch=self.watch is not None
+                self.backend, cache, self.limits.disk, watch=None if self.watch is None else self.known
             )
         except ForkServerDied:
             self._fork_server_died = True
@@ -258,8 +261,8 @@ class Pool:
             elif "failed" in header:
                 raise HarnessError(f"no worker of backend {self.backend} can start: {header['failed']}")
             elif slot.sent and header.get("case") == slot.queue[0].case.id and (verdict := self._verdict(header)):
-                if self.watch is not None and (lines := header.get("lines")):
-                    self.watch(slot.queue[0].case, [str(line) for line in lines])
+                if self.watch is not None and (ran := header.get("ran")):
+                    self.watch(slot.queue[0].case, Ran.from_json(ran))
                 self._answered(slot, verdict, header["rss"], header.get("spent", ""))
                 if slot.worker is not worker:
                     return

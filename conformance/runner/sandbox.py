@@ -20,7 +20,7 @@ from torch import Tensor
 
 from torchstone.compiler._torch.functorch import is_wrapped
 from torchstone.conformance.backends.protocol import BackendError
-from torchstone.conformance.execution.line_tracer import LineTracer
+from torchstone.conformance.execution.line_tracer import LineTracer, Ran
 from torchstone.conformance.oracle.pytree import dense, flatten
 from torchstone.conformance.runner import progress_mark
 from torchstone.conformance.runner.process_state import ProcessState
@@ -37,11 +37,11 @@ PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 class Sandbox:
     """A backend as the worker calls it; whatever is not named here is the backend's own."""
 
-    def __init__(self, backend: Backend, descriptor: int, *, watch: bool = False) -> None:
+    def __init__(self, backend: Backend, descriptor: int, *, watch: Mapping[str, list[str]] | None = None) -> None:
         self._backend = backend
-        sources = getattr(backend, "sources", None) if watch else None
-        self._tracer = LineTracer(str(sources)) if sources else None
-        self.new_lines: list[str] = []  # lines of the backend's that ran for the first time, for the case at hand
+        sources = getattr(backend, "sources", None) if watch is not None else None
+        self._tracer = LineTracer(str(sources), known=watch or {}) if sources else None
+        self.ran = Ran()  # what of the backend's own ran for the case at hand
         self._mark = progress_mark.ProgressMark(descriptor)
         self._mark.set(progress_mark.NOT_CALLED)
         self._state = ProcessState()
@@ -75,7 +75,8 @@ class Sandbox:
         """Say that a new case begins; ``compiled`` is what ``compile_many`` gave for it, if it did."""
         self._mark.begin()
         self.left_changed = {}
-        self.new_lines = [*getattr(compiled, "new_lines", ())]
+        self.ran = Ran()
+        self.ran.add(getattr(compiled, "ran", Ran()))
 
     def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
         return SandboxedExecutable(self, self.call(progress_mark.COMPILE, self._backend.compile, fn, args))
@@ -86,26 +87,27 @@ class Sandbox:
         )
 
     def compile_many(self, programs: Iterable[Any]) -> list[Callable[..., Any] | Exception]:
-        self.new_lines, lines = [], []
+        self.ran = Ran()
+        ran: list[Ran] = []
 
         def one_by_one() -> Iterator[Any]:
             for program in programs:
                 self._note_lines()
-                lines.append(self.new_lines)
-                self.new_lines = []
+                ran.append(self.ran)
+                self.ran = Ran()
                 yield program
 
         found = self.call(progress_mark.BATCH, cast("Any", self._backend).compile_many, one_by_one())
         out: list[Any] = []
-        for one, of_one in zip(found, [*lines[1:], self.new_lines], strict=False):
+        for one, of_one in zip(found, [*ran[1:], self.ran], strict=False):
             good = printable_exception(one) if isinstance(one, BaseException) else SandboxedExecutable(self, one)
-            good.__dict__["new_lines"] = of_one
+            good.__dict__["ran"] = of_one
             out.append(good)
         return out
 
     def _note_lines(self) -> None:
         if self._tracer is not None:
-            self.new_lines += self._tracer.next_case()
+            self.ran.add(self._tracer.next_case())
 
     def call(self, mark: int, function: Callable[..., Any], *args: Any) -> Any:
         """Call into the backend."""

@@ -96,7 +96,7 @@ def serve(channel: socket.socket, mark: int, folders: dict[str, str]) -> None:
         if hello[0].get("describe_only"):
             channel.sendall(encode_frame(describe_backend(loaded)))
             return
-        backend = _start(loaded, mark, watch=bool(hello[0].get("watch")))
+        backend = _start(loaded, mark, watch=hello[0].get("watch"))
     except BaseException as error:
         channel.sendall(
             encode_frame({"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
@@ -115,7 +115,7 @@ def serve(channel: socket.socket, mark: int, folders: dict[str, str]) -> None:
             verdict = _run_case(subject, *frame, own, release=hello[0]["torch"])
             verdict["seconds"] += seconds
             _end_of_output()
-            answer = {"case": frame[0]["case"], "verdict": verdict, "rss": resident(), "lines": backend.new_lines}
+            answer = {"case": frame[0]["case"], "verdict": verdict, "rss": resident(), "ran": backend.ran.to_json()}
             if spent := backend.spent():
                 answer["spent"] = spent
             channel.sendall(encode_frame(answer))
@@ -216,7 +216,7 @@ def _load(hello: dict[str, Any], mark: int, folders: dict[str, str]) -> Backend:
     return load(hello["backend"])
 
 
-def _start(backend: Backend, mark: int, *, watch: bool) -> Sandbox:
+def _start(backend: Backend, mark: int, *, watch: dict[str, list[str]] | None) -> Sandbox:
     from torchstone.conformance.runner.sandbox import Sandbox
 
     availability = backend.available()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from torchstone.conformance.custom import registration
+from torchstone.conformance.execution.line_tracer import Fingerprints
 from torchstone.conformance.execution.verdict import Stage
 from torchstone.conformance.runner import forkserver, progress_mark
 from torchstone.conformance.runner.cleanup import LockedFolder, remove_folder
@@ -80,11 +81,11 @@ class ForkServerClient:
         self.control.setblocking(False)
 
     def start(
-        self, backend: str, cache: str, disk: int, describe_only: bool = False, watch: bool = False
+        self, backend: str, cache: str, disk: int, describe_only: bool = False, watch: Fingerprints | None = None
     ) -> WorkerProcess:
         """Ask for a worker; it will say when it is ready, or what the backend is and no more. Raises ForkServerDied.
 
-        ``watch``: it tells which of the backend's own lines run.
+        ``watch``: it tells what of the backend's own runs, and which of it is not what these say (``LineTracer``).
         """
         number = next(self._numbers)
         scratch = self.folder.path / f"worker-{number}"

@@ -31,6 +31,8 @@ LIMITS = {False: 1e4, True: 1e12}
 
 The second is that of programs whose inputs are of all magnitudes.
 """
+TOLD = 50
+"""Of a hundred programs, how many are of the dtype that is told, if one is."""
 ALL_MAGNITUDES = 10
 """Of a hundred programs, how many these are."""
 ANY = (-4.0, 4.0)
@@ -126,6 +128,9 @@ class Draft:
         self.dtypes: frozenset[torch.dtype] = frozenset()
 
     def _draw_base(self) -> torch.dtype:
+        told = self.novelty.dtype if self.novelty else None
+        if told in dict(values.DTYPES) and self.choices.chance(TOLD):
+            return told
         hot = self.novelty.hot_dtypes() if self.novelty else []
         hot = [dtype for dtype, _ in values.DTYPES if dtype in hot]
         return self.choices.pick(hot) if hot and self.choices.chance(30) else self.choices.weighted(values.DTYPES)

@@ -28,12 +28,13 @@ HOT_PROGRAMS = 40
 class Novelty:
     """What programs had, which ops were tried, and what is *hot*: in a program that was of interest lately.
 
-    ``variant`` is what the next program is asked in.
+    ``variant`` is what the next program is asked in, ``dtype`` what most of its numbers have, where that is told.
     """
 
     def __init__(self) -> None:
         self.programs = 0
         self.variant = ""
+        self.dtype: torch.dtype | None = None
         self._met: set[Feature] = set()
         self._tried: Counter[str] = Counter()
         self._had: Counter[str] = Counter()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
+
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.control_flow import COND, WHILE_LOOP
 from torchstone.conformance.variants.registry import DEFAULT
@@ -50,17 +52,20 @@ def nth_case(
     drafts: Drafts | None = None,
     novelty: Novelty | None = None,
     costs: Mapping[str, int] = FREE,
+    variant: str | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Case:
-    """Return the program number ``index`` of the stream ``seed``, in the variant drawn for it.
+    """Return the program number ``index`` of the stream ``seed``, in the variant drawn for it, or the one told.
 
     It is as it was where the variant does not apply. ``costs`` are the backend's (``Backend``): what takes so many
-    times as long is drawn so many times less often. With ``specials`` every program may have special values, and some
-    without. Otherwise as ``nth_program``.
+    times as long is drawn so many times less often. ``dtype`` is drawn more often, with ``novelty``. With ``specials``
+    every program may have special values, and some without. Otherwise as ``nth_program``.
     """
     choices = SeededChoices(f"{seed}:{index}:variant")
-    variant = choices.weighted(shares(costs))
+    drawn_variant = choices.weighted(shares(costs))
+    variant = drawn_variant if variant is None else variant
     if novelty is not None:
-        novelty.variant = variant
+        novelty.variant, novelty.dtype = variant, dtype
     specials = specials or SeededChoices(f"{seed}:{index}:special").chance(SPECIAL_VALUES)
     case, attempt = None, 0
     while case is None:

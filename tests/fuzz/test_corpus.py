@@ -9,7 +9,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.fuzz import campaign
 from torchstone.fuzz.campaign import CampaignOptions, run_campaign
-from torchstone.fuzz.corpus import Corpus
+from torchstone.fuzz.corpus import FUNCTIONS, SUFFIX, Corpus
 from torchstone.fuzz.generator.catalog import select_rules
 
 
@@ -61,6 +61,17 @@ def test_it_knows_what_passed(tmp_path):
     assert all(one.tags == () for one in again.cases()), "the program is the one that was asked"
 
 
+def test_it_knows_the_functions_of_the_last_time(tmp_path):
+    Corpus(tmp_path).note({"a.py:f": ["1"], "a.py:g": ["2"]})
+    Corpus(tmp_path).note({"a.py:g": ["3", "4"]})
+    assert Corpus(tmp_path).functions() == {"a.py:f": ["1"], "a.py:g": ["3", "4"]}
+    assert len(Corpus(tmp_path)) == 0, "which is no program"
+    for text in ("no JSON", "[1]", '{"python": "2.7", "functions": {"a.py:f": ["1"]}}'):
+        (tmp_path / FUNCTIONS).write_text(text)
+        assert Corpus(tmp_path).functions() == {}
+    assert Corpus(None).functions() == {}
+
+
 REFUSING = """
 from torchstone.conformance.backends.adapters.eager import Eager
 from torchstone.conformance.backends.protocol import BackendUnsupported
@@ -102,16 +113,16 @@ def test_a_campaign_keeps_what_ran_new_lines_and_the_next_one_begins_with_it(tmp
         )
 
     first = run_campaign(options("first", programs=12))
-    kept = {file.name for file in (tmp_path / "corpus").iterdir()}
+    kept = {file.name for file in (tmp_path / "corpus").glob(f"*{SUFFIX}")}
     assert 0 < len(kept) < 12 and len(first.guidance.lines) > 500
 
     assert not run_campaign(options("unguided", programs=2, guided=False)).guidance.lines
-    assert {file.name for file in (tmp_path / "corpus").iterdir()} == kept
+    assert {file.name for file in (tmp_path / "corpus").glob(f"*{SUFFIX}")} == kept
 
     monkeypatch.setattr(campaign._Campaign, "_draw", lambda self: iter(()))
     second = run_campaign(options("second"))
     assert second.tried == len(kept), "it begins with them"
-    left = {file.name for file in (tmp_path / "corpus").iterdir()}
+    left = {file.name for file in (tmp_path / "corpus").glob(f"*{SUFFIX}")}
     assert set() < left <= kept
     lost = first.guidance.lines - second.guidance.lines  # of the programs that were not kept, as they were drawn
     assert len(lost) < len(first.guidance.lines) / 20, "and runs what they were kept for"

@@ -44,6 +44,9 @@ def copy(b: Expander, x: Value, source: Any, non_blocking: bool = False) -> Valu
 
 @expands("aten.expand.default", "aten.expand_copy.default")
 def expand(b: Expander, x: Value, *_: Any) -> Value:
+    negative = [dim for dim in b.type.dims if isinstance(dim, int) and dim < 0]
+    if negative:  # beside a size of 0 eager gives even those, to which no op can be applied
+        raise b.unsupported(f"a size of {negative[0]}")
     return b.broadcast(x, b.type.dims)
 
 
