@@ -167,6 +167,7 @@ def run_campaign(
     if hasattr(_backend(plan.backend), "compile_many"):
         limits["judging"] = min(JUDGING, plan.timeout)
     known = corpus.functions()
+    tally.guidance.changes.known = frozenset(known)
     pooled = Pool(plan.backend, python=plan.python, jobs=plan.jobs, tick=tick, watch=watch, known=known, **limits)
     with pooled as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # eager's, of what is drawn and reduced

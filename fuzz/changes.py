@@ -1,8 +1,8 @@
 """Focus of a campaign: functions of the backend that are not what they were when the corpus was last asked.
 
 Whoever works on a lowering fuzzes it next. The programs of the corpus tell which ops, dtypes and variants come to a
-function that was changed, or is new; half of the programs that are drawn then call one of these ops. A function that
-most programs call tells nothing, and is left to all of them.
+function that was changed, or is new; half of the programs that are drawn then call one of these ops, as many for what
+was changed as for what is new. A function that most programs call tells nothing, and is left to all of them.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ class Changes:
     """Functions of the backend, as they are now, and what programs come to those that have changed."""
 
     def __init__(self) -> None:
+        self.known: frozenset[str] = frozenset()
+        """Names of the functions that there were."""
         self.functions: Fingerprints = {}
         self._met: dict[str, _Met] = {}
         self._ops: Counter[str] = Counter()
@@ -61,6 +63,19 @@ class Changes:
     @property
     def changed(self) -> list[str]:
         """The changed functions that were called, as ``file:name``; those that most programs call are left out."""
+        return [name for name in self._rare if self._was_known(name)]
+
+    @property
+    def new(self) -> list[str]:
+        """Those that nothing called before, likewise: they were not there, or no program of the corpus came to them."""
+        return [name for name in self._rare if not self._was_known(name)]
+
+    def _was_known(self, name: str) -> bool:
+        """Whether there was a function of this name. Of those without one of their own a place may have had others."""
+        return name in self.known and not name.endswith(">")
+
+    @property
+    def _rare(self) -> list[str]:
         return [name for name, met in self._met.items() if met.programs * COMMON <= self._programs]
 
     def draw(self, case: Case) -> None:
@@ -88,10 +103,10 @@ class Changes:
 
     def focus(self, choices: Choices, pool: Iterable[OpRule] = ()) -> Focus | None:
         """Draw what the next program is for, among the rules of ``pool``, all if empty; None if it is for nothing."""
-        changed = self.changed
-        if not changed or not choices.chance(FOCUSED):
+        kinds = [names for names in (self.changed, self.new) if names]
+        if not kinds or not choices.chance(FOCUSED):
             return None
-        met = self._met[choices.pick(changed)]
+        met = self._met[choices.pick(choices.pick(kinds))]
         case = choices.pick(met.last)
         wanted = {rule.op for rule in pool}
         weighted = []
