@@ -24,7 +24,7 @@ from torchstone.conformance.oracle.exactness.single_rounding import misrounded
 from torchstone.conformance.oracle.finding import PASS, Finding
 from torchstone.conformance.oracle.perturbation.conditioning import (
     ill_conditioned,
-    nan_lost_by_eager,
+    nan_of_a_kernel,
     overflow_order,
     rounding_reaches,
     strays,
@@ -199,7 +199,7 @@ def _floating(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
         return Finding(Outcome.PASS, evidence=evidence)
     if leaf.effort is Effort.FEW_RUNS:
         return _report(name, expected, actual, bad, bounds, Outcome.MISMATCH, dtype)
-    soft = bad & nan_lost_by_eager(b, e, dtype, leaf)
+    soft = bad & nan_of_a_kernel(b, e, dtype, row, leaf)
     if truth is not None and bool((few_digits := bad & ~soft & no_further_than_eager(b, e, truth.values)).any()):
         soft |= few_digits & ~rounding_reaches(e, truth, leaf)
     if bool((bad & ~soft).any()):

@@ -59,7 +59,7 @@ DRAWS_RANDOM_NUMBERS = Trait(
 )
 
 LOSES_NAN = Trait(
-    "Loses a NaN in eager",
+    "Loses or makes a NaN in eager",
     Names.ATEN,
     each(
         "_scaled_dot_product_flash_attention_for_cpu native_group_norm native_layer_norm multi_margin_loss "
@@ -68,12 +68,14 @@ LOSES_NAN = Trait(
     ),
     reason=(
         "The fused kernel of attention takes a row whose largest logit compares as smaller than -inf for one that "
-        "is masked entirely. The polynomials of NaN, from degree 2 on, leave their loop before its first step and "
+        "is masked entirely, and multiplies the -inf of a causal mask by the scale: one of 0, or below, makes NaN. "
+        "The polynomials of NaN, from degree 2 on, leave their loop before its first step and "
         "return a variable that was never set. The mean that a norm of no elements returns is 0 / 0, and 0 in eager. "
         "A margin loss adds up max(0, margin - difference), and leaves out in eager what is not above 0."
     ),
     effect=(
-        "Where the documented formula gives NaN and eager does not, a backend's NaN is ill-conditioned, not a mismatch."
+        "Where the documented formula gives NaN and eager does not, a backend's NaN is ill-conditioned, not a "
+        "mismatch. So is its number, where the formula gives that and eager NaN."
     ),
     read_by=("conformance.oracle.reference.documented_formulas",),
     waives=True,

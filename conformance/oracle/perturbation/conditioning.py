@@ -18,7 +18,13 @@ from torchstone.conformance.oracle.elementwise import (
 )
 from torchstone.conformance.oracle.perturbation.search import attained, between_runs
 from torchstone.conformance.oracle.reference.leaf import Effort, Leaf, amplified_spread, beside_a_pole, spread_of
-from torchstone.conformance.oracle.tolerances import AMPLIFICATION_FACTOR, SPREAD_FACTOR, Tolerance, real_dtype
+from torchstone.conformance.oracle.tolerances import (
+    AMPLIFICATION_FACTOR,
+    NO_REFERENCE_FACTOR,
+    SPREAD_FACTOR,
+    Tolerance,
+    real_dtype,
+)
 from torchstone.conformance.oracle.ulp import wide
 
 
@@ -156,10 +162,15 @@ def _left_by_cancellation(actual: Tensor, bad: Tensor, like: Tensor, leaf: Leaf)
     return found
 
 
-def nan_lost_by_eager(actual: Tensor, expected: Tensor, dtype: torch.dtype, leaf: Leaf) -> Tensor:
-    """Where the backend's NaN is what the documented formula gives, and eager's kernel loses it."""
-    lost = torch.isnan(actual) & ~torch.isnan(expected)
-    if not bool(lost.any()):
+def nan_of_a_kernel(actual: Tensor, expected: Tensor, dtype: torch.dtype, row: Tolerance, leaf: Leaf) -> Tensor:
+    """Where the documented formula gives the backend's NaN, which eager's kernel loses, or the backend's number, for
+    which eager's kernel makes a NaN."""
+    lost, made = torch.isnan(actual) & ~torch.isnan(expected), torch.isnan(expected) & ~torch.isnan(actual)
+    if not bool((lost | made).any()):
         return lost
     run = leaf.other(leaf.referee.by_formulas, torch.empty(expected.shape, dtype=dtype))
-    return torch.zeros_like(lost) if run is None else lost & torch.isnan(run)
+    if run is None:
+        return torch.zeros_like(lost)
+    return (lost & torch.isnan(run)) | (
+        made & within_ulps(actual, run, dtype, NO_REFERENCE_FACTOR * row.ulps, row.tiny)
+    )

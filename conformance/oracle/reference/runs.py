@@ -292,7 +292,7 @@ class Referee:
 
     @functools.cached_property
     def by_formulas(self) -> ReferenceRun:
-        """The float64 run by the documented formulas of those functions whose eager kernels lose a NaN."""
+        """The float64 run by the documented formulas of those functions whose eager kernels lose or make a NaN."""
         return self.twin_run(ByDocumentedFormulas())
 
     @property

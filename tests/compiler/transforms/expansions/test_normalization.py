@@ -57,3 +57,28 @@ def test_a_gradient_of_another_dtype_than_the_softmax_is_refused() -> None:
     grad, output = torch.empty(5, 0, dtype=torch.uint8), torch.empty(5, 0)
     with pytest.raises(Unsupported, match="a gradient of u8 for a result of f32"):
         compile(lambda g, y: torch._softmax_backward_data(g, y, -1, torch.float32), (grad, output), "linalg")
+
+
+Agrees = Callable[..., None]
+
+UPDATES = {
+    "batch_norm_update_stats": lambda x, mean, var: torch.batch_norm_update_stats(x, mean, var, 0.3),
+    "native_batch_norm": lambda x, mean, var: torch.native_batch_norm(x, None, None, mean, var, True, 0.3, 1e-5),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_statistics_are_updated_whatever_becomes_of_the_results(agrees: Agrees, name: str) -> None:
+    """The schemas of these two ops do not say that they write; no other op of the suite's sources is like that."""
+    x, mean, var = torch.arange(12.0).reshape(4, 3) ** 2, torch.ones(3), torch.zeros(3)
+    for used in (
+        lambda x, out, mean: out,
+        lambda x, out, mean: x + 1,
+        lambda x, out, mean: (mean * 2, out[0].shape[0]),
+    ):
+        agrees(lambda x, mean, var, used=used: used(x, UPDATES[name](x, mean, var), mean), x, mean, var)
+
+
+def test_statistics_of_more_digits_than_the_numbers(agrees: Agrees) -> None:
+    x, mean, var = torch.linspace(-1, 3, 12, dtype=torch.float16).reshape(4, 3), torch.ones(3), torch.zeros(3)
+    agrees(UPDATES["batch_norm_update_stats"], x, mean, var)

@@ -71,6 +71,26 @@ def test_attention_that_loses_nan_is_caught() -> None:
     assert finding.outcome is Outcome.MISMATCH, finding
 
 
+@pytest.mark.parametrize("scale", [0.0, -0.5])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_that_makes_a_nan_of_its_causal_mask(scale: float, masked: bool) -> None:
+    """Eager's kernel multiplies the mask by the scale. What the formula gives is right, and nothing else is."""
+    options = {"is_causal": True, "scale": scale} | ({"attn_mask": Ref("x2")} if masked else {})
+    names, mask = ("x0", "x1", "x2")[: 2 + masked], (torch_rand(3, 6, seed=2),) * masked
+    call = Call("torch.nn.functional.scaled_dot_product_attention", (X, Y, Y), options, "r0")
+    program = Program(names, (call,), Ref("r0"))
+    assert bool(program(QUERY, KEY, *mask).isnan().any())
+
+    def right(query: Tensor, key: Tensor, *mask: Tensor) -> Tensor:
+        weights = query @ key.mT * scale + sum(mask)
+        earlier = torch.ones(3, 6, dtype=torch.bool).tril()
+        return torch.softmax(weights.where(earlier, -torch.inf), -1) @ key
+
+    assert compare(program, right, QUERY, KEY, *mask).outcome is Outcome.ILL_CONDITIONED
+    off = compare(program, lambda *args: right(*args) + 0.01, QUERY, KEY, *mask)
+    assert off.outcome is Outcome.MISMATCH
+
+
 @pytest.mark.parametrize(
     ("program", "shape"),
     [
