@@ -236,3 +236,17 @@ def test_a_slice_of_any_size_is_written_to_as_python_counts(start: int | None, e
         except GuardError:  # PyTorch took a bound of the slice for one that this size keeps
             continue
         assert torch.equal(got, program(x))
+
+
+@pytest.mark.parametrize("target", ["linalg", "stablehlo"])
+def test_what_is_put_in_the_place_of_a_slice_has_its_sizes(target: str) -> None:
+    def program(x: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+        return torch.slice_scatter(x, part, 0, 0, 20)
+
+    compiled = compile_free(program, (torch.rand(20, 3, 4), torch.rand(20, 3, 4)), target)
+    for shape in ((20, 3, 4), (25, 2, 5)):
+        x, part = torch.rand(shape), torch.rand(20, *shape[1:])
+        torch.testing.assert_close(compiled(x, part), program(x, part), rtol=0, atol=0)
+    for shape in ((20, 5, 2), (19, 2, 5), (1, 2, 5)):
+        with pytest.raises(GuardError):
+            compiled(torch.rand(25, 2, 5), torch.rand(shape))

@@ -68,7 +68,7 @@ from torchstone.conformance.oracle.overflow.scaling import (
     unless_nan,
 )
 from torchstone.conformance.oracle.own_fault import raise_own_fault
-from torchstone.conformance.oracle.perturbation.accumulation import length_of, movable, transform_length
+from torchstone.conformance.oracle.perturbation.accumulation import as_scatter, length_of, movable, transform_length
 from torchstone.conformance.oracle.perturbation.decompositions import agree, decompositions
 from torchstone.conformance.oracle.perturbation.rounding import RandomRounding
 from torchstone.conformance.oracle.pytree import leaves_of, map_leaves
@@ -241,6 +241,7 @@ class RandomOverflow(RandomRounding):
             if out.is_complex():
                 return factors.of_complex_numbers(out, choose)
             return factors.in_some_order(out, _past(partial), torch.finfo(partial).tiny, choose)
+        func, args, kwargs = as_scatter(func, args, kwargs)
         try:
             chosen, degrees = homogeneous_operands(func, args, kwargs, self.found)
             scale = degrees if self.widest and degrees and max(degrees) <= MAX_DEGREE else None

@@ -39,6 +39,18 @@ def movable(value: Any) -> bool:
     )
 
 
+def as_scatter(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """A call of ``index_reduce`` as one of ``scatter_reduce``, which adds up, too, and not only takes a mean; any other
+    as it is."""
+    if func is not torch.ops.aten.index_reduce.default:
+        return func, args, kwargs
+    given = arguments_of(func, args, kwargs)
+    source, dim = given["source"], given["dim"] % max(given["source"].dim(), 1)
+    index = given["index"].reshape([-1 if d == dim else 1 for d in range(source.dim())]).expand(source.shape)
+    own = {"include_self": given.get("include_self", True)}
+    return torch.ops.aten.scatter_reduce.two, (given["self"], dim, index, source, given["reduce"]), own
+
+
 def arguments_of(func: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call by name, those that are given."""
     return {argument.name: value for argument, value in zip(schema_of(func).arguments, args, strict=False)} | kwargs

@@ -6,7 +6,7 @@ from typing import Any
 
 from torchstone.compiler.ir import Value
 from torchstone.compiler.ir import dtypes as dt
-from torchstone.compiler.ir.dims import Dim
+from torchstone.compiler.ir.dims import Dim, symbols
 from torchstone.compiler.transforms.expansions.common import slice_dim, slice_start, tensor, wrap_dim
 from torchstone.compiler.transforms.rules import Expander, expands
 
@@ -230,10 +230,12 @@ def slice_scatter(
     dim = wrap_dim(dim, x.rank)
     size = x.shape[dim]
     first = slice_start(start, size)
-    length = source.shape[dim]  # the slice's own, which PyTorch has worked out for any size: x[-1:0] is empty
+    length = source.shape[dim]
+    if not symbols(length) <= symbols(size):  # else it is the slice's, as PyTorch has worked it out: x[-1:0] is empty
+        length = _length(size, first, end, step)
     if length == 0:
         return x
-    source = b.cast(source, x.dtype)
+    source = b.broadcast(b.cast(source, x.dtype), (*x.shape[:dim], length, *x.shape[dim + 1 :]))
     if step == 1:
         before, after = b.slice(x, dim, 0, first), b.slice(x, dim, first + length, size)
         return b.emit("concat", before, source, after, dim=dim)[0]
@@ -251,6 +253,15 @@ def slice_scatter(
     low, high = (*none[:dim], first, *none[dim + 1 :]), (*none[:dim], rest, *none[dim + 1 :])
     spread = b.emit("pad", spread, zero, low=low, high=high)[0]
     return b.select(_every(b, x, dim, first, step, length), spread, x)
+
+
+def _length(size: Dim, first: Dim, end: Dim | None, step: int) -> Dim:
+    """The length of a slice, of which no size is taken from behind where it ends at a positive number."""
+    stop = size if end is None or (isinstance(end, int) and end >= 2**62) else end
+    stop = slice_start(stop, size) if not (isinstance(stop, int) and not isinstance(size, int) and stop > 0) else stop
+    if isinstance(stop, int) and isinstance(first, int) and stop <= first:
+        return 0
+    return (stop - first + (step - 1)) // step
 
 
 def _every(b: Expander, x: Value, dim: int, first: int, step: int, length: int) -> Value:

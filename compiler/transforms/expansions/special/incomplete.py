@@ -96,7 +96,7 @@ def _density(b: Expander, a: Value, x: Value) -> Value:
     root = b.exp(b.mul(bounded, const(b, x, -0.5)))
     few = b.div(b.mul(b.mul(b.pow(bounded, low), root), root), _gamma1p(b, low, _FEW))
     inverse = b.div(const(b, a, 1), a)
-    stirling = (1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+    stirling = (1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
     rest = b.mul(inverse, polynomial(b, b.mul(inverse, inverse), stirling))
     scale = b.div(const(b, a, 1), b.sqrt(b.mul(const(b, a, 2 * math.pi), a)))
     apart, ratio = b.div(b.sub(x, a), a), b.div(x, a)

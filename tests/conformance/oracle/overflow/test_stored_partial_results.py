@@ -46,6 +46,19 @@ def test_sums_that_go_to_one_place_leave_the_range_of_the_place(name: str) -> No
         assert finding.outcome is Outcome.MISMATCH, finding
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize("source", [(4,), (2, 4)])
+def test_a_mean_at_one_place_overflows_where_its_sum_does(source: tuple[int, ...]) -> None:
+    program = indexed("index_reduce", DEST, -1, Y, X, "mean", include_self=False)
+    given = TERMS.expand(source), PLACES, torch.zeros((*source[:-1], 1), dtype=torch.float16)
+    for value, wrong in ((2500.0, False), (float("inf"), False), (float("-inf"), False), (100.0, True)):
+        finding = compare(program, lambda *args, value=value: torch.full_like(args[2], value), *given)
+        assert (finding.outcome is Outcome.MISMATCH) == wrong, finding
+    few = torch.tensor([300.0, 500.0, -600.0, -400.0], dtype=torch.float16).expand(source)
+    finding = compare(program, lambda *args: torch.full_like(args[2], float("inf")), few, *given[1:])
+    assert finding.outcome is Outcome.MISMATCH, finding
+
+
 @pytest.mark.filterwarnings("ignore:index_reduce")  # once in a process, that it is in beta
 @pytest.mark.parametrize("value", [0.0, 2.0, float("inf")])
 def test_products_overflow_or_underflow_in_float16(value: float) -> None:
