@@ -173,3 +173,8 @@ def test_choices_keep_their_bounds():
 def test_hypothesis_drives_the_generator(case):
     assert 1 <= len(case.program.calls) <= 3
     case.program(*case.fresh_args())
+
+
+@pytest.mark.parametrize("op", ["bincount", "masked_select", "repeat_interleave"])
+def test_ops_whose_sizes_depend_on_values_are_drawn(op: str) -> None:
+    assert nth_program(7, 0, must=select_rules([op])).program.calls
