@@ -16,12 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.oracle.op_traits.references import BY_SCIPY, IN_SCIPY
 from torchstone.conformance.oracle.op_traits.trait import Implementations
 from torchstone.conformance.oracle.tolerances import SCIPY_TOLERANCE
 from torchstone.conformance.oracle.ulp import wide
 from torchstone.conformance.program.literals import Ref
-from torchstone.conformance.program.program import Program
+from torchstone.conformance.program.program import Call, Program
 
 MPMATH_DIGITS = 30
 MPMATH_LARGEST, MPMATH_MOST = 1000.0, 4096
@@ -33,9 +34,9 @@ def scipy_values(program: Program, args: tuple[Tensor, ...], values: Tensor) -> 
 
     Where they are NaN too: eager's kernel gave up there.
     """
-    if len(program.calls) != 1 or program.outputs != Ref(program.calls[0].result):
+    call = _alone(program, args)
+    if call is None:
         return None
-    call = program.calls[0]
     function = _function(call.target.removeprefix("torch.").removeprefix("Tensor.").removeprefix("special."))
     own = function in _FORMULAS.functions.values()
     if function is None or (not own and (call.kwargs or values.is_complex())):
@@ -47,6 +48,17 @@ def scipy_values(program: Program, args: tuple[Tensor, ...], values: Tensor) -> 
         return None
     close = torch.abs(exact - values) <= SCIPY_TOLERANCE * exact.abs().clamp(min=1.0)
     return torch.where(close | torch.isnan(values), exact, values)
+
+
+def _alone(program: Program, args: tuple[Tensor, ...]) -> Call | None:
+    """The call of inputs that gives the result, if no other call is given any of their memory, or the result."""
+    (call,) = [call for call in program.calls if Ref(call.result) == program.outputs] or [None]
+    memory = {name: storage_key(tensor) for name, tensor in zip(program.inputs, args, strict=True)}
+    own = {ref.name for ref in call.refs()} if call is not None else set()
+    others = {ref.name for each in program.calls if each is not call for ref in each.refs()}
+    if call is None or not own <= memory.keys() or call.result in others:
+        return None
+    return None if {memory[name] for name in own} & {memory.get(name) for name in others} else call
 
 
 _FORMULAS: Implementations[Callable[..., Any]] = Implementations(BY_SCIPY)

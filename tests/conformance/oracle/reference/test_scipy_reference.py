@@ -76,6 +76,22 @@ def test_the_incomplete_gamma_functions_have_all_their_digits(name: str, tail: f
         assert finding.outcome is Outcome.MISMATCH, finding
 
 
+def test_calls_that_have_to_do_with_others_numbers_change_nothing() -> None:
+    call = Call("torch.igamma", (Ref("x0"), Ref("x1")), {}, "y")
+    others = Call("torch.Tensor.mul_", (Ref("x2"), 2.0), {}, "z")
+    own = Call("torch.Tensor.mul_", (Ref("x1"), 1.0), {}, "z")
+    after = Call("torch.Tensor.mul_", (Ref("y"), 1.0), {}, "z")
+    values = torch.igamma(SHAPES, BOUNDS)
+    exact = scipy_values(one("igamma", Ref("x0"), Ref("x1")), (SHAPES, BOUNDS), values)
+    assert exact is not None and not torch.equal(exact, values)
+    for calls, known in (((others, call), True), ((call, others), True), ((own, call), False), ((call, after), False)):
+        program = Program(("x0", "x1", "x2"), calls, Ref("y"))
+        given = scipy_values(program, (SHAPES, BOUNDS, torch.ones(4)), values)
+        assert (given is not None and torch.equal(given, exact)) if known else given is None
+    shared = Program(("x0", "x1", "x2"), (others, call), Ref("y"))
+    assert scipy_values(shared, (SHAPES, BOUNDS, BOUNDS[1:]), values) is None, "which is written to"
+
+
 FAR_APART = torch.tensor([20.0 + 2.0j, -700.0 + 100.0j, 30.0 - 7.0j], dtype=torch.complex128)
 """The exponential of the second is subnormal beside that of the first: eager's log1p of it is NaN."""
 
