@@ -52,7 +52,7 @@ from torchstone.conformance.program.program import Program
 RESEEDS = 16
 MORE_RESEEDS = 512
 """Before a backend is convicted: what is drawn once in a hundred runs is mostly not seen in sixteen."""
-ROOM_SEEDS = 4
+ROOM_SEEDS = 8
 """Seeds that show how far rounding moves an element: what one leaves out of a sum, another leaves in."""
 LATER_RUNS = RUNS // 2
 """Runs of a compiled program whose distribution was right already, on other inputs: at other sizes, in a later call.
@@ -299,16 +299,23 @@ def _was_judged(executable: Callable[..., Any]) -> bool:
 
 
 def _rooms(case: Case) -> list[Tensor | None]:
-    """How far rounding may set apart equal elements: the largest room that a few seeds show."""
+    """How far rounding may set apart equal elements: the largest room that a few seeds show. One that is zero for all
+    of these seeds, as what is dropped may be, has that of the others."""
     program = _unseeded(case.program)
     rows = []
     for seed in range(_ELSEWHERE, _ELSEWHERE + ROOM_SEEDS):
         run = observe(program, case.fresh_args(), seed=seed)
         rows.append(rounding_rooms(program, case.args, run, seed))
     return [
-        functools.reduce(torch.maximum, rooms) if all(room is not None for room in rooms) else None
+        _known(functools.reduce(torch.fmax, rooms)) if all(room is not None for room in rooms) else None
         for rooms in zip(*rows, strict=True)
     ]
+
+
+def _known(rooms: Tensor) -> Tensor:
+    """The rooms with the largest of them in the place of those that are not known."""
+    known = rooms[~rooms.isnan()]
+    return torch.where(rooms.isnan(), known.amax() if known.numel() else 0.0, rooms)
 
 
 def outline(expected: Observed, actual: Observed) -> Finding | None:

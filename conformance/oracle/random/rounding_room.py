@@ -22,8 +22,11 @@ from torchstone.conformance.program.program import Program
 
 
 def rounding_rooms(program: Program, args: tuple[Tensor, ...], run: Observed, seed: int) -> list[Tensor | None]:
-    """For each leaf of eager's run from ``seed``, outputs and then inputs, the room of each element in float64; None
-    for what does not round or has no float64 run. Of factors of a matrix, for the leaves of what they determine."""
+    """For each leaf of eager's run from ``seed``, outputs and then inputs, the room of each element in float64.
+
+    It is NaN where the element is zero, of which nothing is seen; and None for what does not round or has no float64
+    run. Of factors of a matrix, for the leaves of what they determine.
+    """
     derive = derivation(program)
     referee = referee_of(program, args, derive, seed)
     targets = [call.target for call in program.every_call]
@@ -40,4 +43,5 @@ def _room(expected: object, leaf: Leaf) -> Tensor | None:
     truth = with_spread(truth, dense(expected), leaf)
     row = tolerance(expected.dtype, leaf.targets)
     size = torch.where(torch.isfinite(truth.values), truth.values, 0.0).abs()
-    return row.ulps * ulp(size, expected.dtype) + row.tiny + SPREAD_FACTOR * truth.spread
+    room = row.ulps * ulp(size, expected.dtype) + row.tiny + SPREAD_FACTOR * truth.spread
+    return torch.where((truth.values == 0) & (truth.spread == 0), torch.nan, room)

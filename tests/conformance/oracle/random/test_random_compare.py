@@ -148,6 +148,28 @@ def test_terms_of_random_sums_that_cancel_may_be_added_in_another_order(off: flo
     assert (run_case(CANCELS, running(run)).outcome is Outcome.PASS) == right
 
 
+DROPPED = CANCELS.replace(
+    program=Program(
+        ("x", "y"),
+        (
+            Call("torch.matmul", (Ref("x"), Ref("y")), {}, "r0"),
+            Call("torch.nn.functional.dropout", (Ref("r0"),), {"p": 0.75}, "r1"),
+        ),
+        Ref("r1"),
+    )
+)
+
+
+@pytest.mark.parametrize(("off", "right"), [(0.0, True), (0.02, False)])
+def test_what_is_mostly_dropped_may_be_rounded_otherwise_too(off: float, right: bool) -> None:
+    """Of a number that a run drops, the run tells nothing."""
+
+    def run(x: Tensor, y: Tensor) -> Tensor:
+        return dropout((x.double() @ (y + off).double()).float(), 0.75, 4.0)
+
+    assert (run_case(DROPPED, running(run)).outcome is Outcome.PASS) == right
+
+
 DRAWN = case_of("torch.bernoulli", inputs={"x0": HALF})
 
 
