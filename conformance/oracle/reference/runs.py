@@ -295,7 +295,7 @@ class Referee:
         """The float64 run by the documented formulas of those functions whose eager kernels lose or make a NaN."""
         return self.twin_run(ByDocumentedFormulas())
 
-    @property
+    @functools.cached_property
     def rounded_runs(self) -> list[ReferenceRun]:
         """Runs of the rounding model; those that raise are left out."""
         return self.scaled_runs(1.0)
