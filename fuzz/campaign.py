@@ -231,7 +231,6 @@ class _Campaign:
         """Ask one more bundle. Where failures wait, a worker is left to them; where many do, all are."""
         beside = (self.desk.jobs - 1) * (MANY_BESIDE if self._compiles_many else 1)
         if self.triage and (self._asked >= beside or len(self.triage) >= MOST_FAILURES):
-            self._draw_ahead()
             return False
         if self._again and not self._out_of_time():
             self._ask_again(self._again.popleft())
@@ -256,14 +255,6 @@ class _Campaign:
         self.tally.trying = first if len(group) == 1 else f"{first} and {len(group) - 1} more as one"
         self.desk.drive(told_apart(group), told)
         return True
-
-    def _draw_ahead(self) -> None:
-        """Draw one program more while the workers are busy, until there is a bundle for the one that is free first."""
-        if self._compiles_many or self._ready or self._out_of_time() or self._is_last_call():
-            return
-        case = next(self._programs, None)
-        if case is not None:
-            self._ready += self._groups(case)
 
     def _groups(self, case: Case) -> Iterator[list[Case]]:
         """What is to be asked as one now. A backend that compiles many at once is given each by itself."""
