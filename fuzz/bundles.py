@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from torchstone.conformance.execution.later_calls import turn_of
@@ -25,7 +25,7 @@ from torchstone.conformance.repro.place import failing_place
 from torchstone.conformance.runner.retry import Trial, case_labels
 from torchstone.conformance.variants.registry import bundle_of, is_run_as_it_is
 from torchstone.fuzz.desk import R, Trying
-from torchstone.fuzz.generator.generate import DRAWS
+from torchstone.fuzz.generator.generate import DRAWS, SIZES_OF_VALUES
 from torchstone.fuzz.left_to_eager import LeftToEager, left_to_eager, verdict_of_one
 from torchstone.reducers.asking import Ask, Asking
 
@@ -40,14 +40,15 @@ class Kind:
     """What programs that are asked as one have in common: then each is asked all that it would be alone.
 
     ``turn`` are the later calls that are made of it (``execution.later_calls``). One that takes gradients is compiled
-    in another way, and so is one that takes them more than once. Control flow is what many compilers refuse: the others
-    are not to be taken apart for it. Up to ``most`` are asked as one.
+    in another way, and so is one that takes them more than once. Control flow and sizes that depend on values are what
+    many compilers refuse: the others are not to be taken apart for it. Up to ``most`` are asked as one.
     """
 
     variant: str
     differentiates: bool
     keeps_graph: bool
     controls_flow: bool
+    sizes_of_values: bool
     turn: int | None
     most: int
 
@@ -63,7 +64,13 @@ class Kind:
         variant = "" if is_run_as_it_is(case) else case.variant
         program = case.program
         controls_flow = any(call.bodies() for call in program.calls)
-        return cls(variant, program.differentiates, keeps_graph(program), controls_flow, turn_of(case), most)
+        refused = controls_flow, SIZES_OF_VALUES in case.tags
+        return cls(variant, program.differentiates, keeps_graph(program), *refused, turn_of(case), most)
+
+    @property
+    def compiled_as(self) -> Hashable:
+        """Programs for which this is one take about as long to compile, and are refused as often."""
+        return self.variant, self.differentiates, self.controls_flow, self.sizes_of_values
 
 
 class BundleSize:
@@ -106,12 +113,12 @@ class BundleSize:
 class Bundler:
     """Programs that wait for others like them."""
 
-    _sizes: dict[tuple[str, bool], BundleSize] = field(default_factory=dict)
+    _sizes: dict[Hashable, BundleSize] = field(default_factory=dict)
     _waiting: dict[Kind, list[Case]] = field(default_factory=dict)
 
     def size(self, kind: Kind) -> BundleSize:
         """How many programs of a kind to ask as one: learned of all that are compiled in the same way."""
-        return self._sizes.setdefault((kind.variant, kind.differentiates), BundleSize(kind.most))
+        return self._sizes.setdefault(kind.compiled_as, BundleSize(kind.most))
 
     def add(self, case: Case) -> Iterator[list[Case]]:
         """Take a program up, and yield what is to be asked now: programs to be asked as one."""

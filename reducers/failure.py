@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -230,11 +230,15 @@ class CaseProperty:
         """What is asked of a candidate: no later calls where the failure is one of the first."""
         return first_call_of(candidate) if self.first_call else candidate
 
-    def may_go(self, candidate: Case) -> Asking[bool]:
-        """Whether what was left out of the initial case is not what it fails of, or eager needs it."""
-        if not self.valid(candidate):
-            return True
-        return (yield from self.survives(candidate))
+    def may_go(self, candidates: Sequence[Case]) -> Asking[list[bool]]:
+        """Of each: whether what was left out of the initial case is not what it fails of, or eager needs it."""
+        asked = [at for at, candidate in enumerate(candidates) if self.valid(candidate)]
+        gone = [True] * len(candidates)
+        if asked:
+            verdicts = yield Ask(tuple(self.trial(candidates[at]) for at in asked))
+            for at, verdict in zip(asked, verdicts, strict=True):
+                gone[at] = self.fails(candidates[at], verdict)
+        return gone
 
     def problem(self) -> Problem[Case]:
         """What is to be reduced, for ``search``: it is told which cases fail."""

@@ -11,6 +11,9 @@ from torchstone.conformance.backends.protocol import BackendError, BackendUnsupp
 MESSAGE_LINES = 6
 """How many lines of PyTorch's message are kept."""
 
+NAMES_CALL = "While executing "
+"""How the line begins that names the call; it is kept wherever it stands."""
+
 
 @contextmanager
 def told_apart() -> Iterator[None]:
@@ -41,4 +44,6 @@ def _brief(error: BaseException) -> str:
     stack = getattr(error, "real_stack", None)  # of the program, where TorchDynamo knows it
     if stack and stack[-1].line:
         lines[1:1] = [f"  At: {stack[-1].line.strip()}"]
-    return f"{type(error).__name__}: " + "\n".join(lines[:MESSAGE_LINES])
+    kept = lines[:MESSAGE_LINES]
+    kept += [line for line in lines[MESSAGE_LINES:] if line.startswith(NAMES_CALL)][:1]
+    return f"{type(error).__name__}: " + "\n".join(kept)

@@ -30,6 +30,9 @@ DEEPEST = 2
 DRAWS = "draws"
 """The tag of a program that draws random numbers."""
 
+SIZES_OF_VALUES = "sizes-of-values"
+"""The tag of a program some of whose sizes depend on values: fake tensors do not know them."""
+
 
 class NothingGenerated(Exception):
     """None of the ops asked for could be called; the message names them."""
@@ -67,11 +70,11 @@ def generate(
             torch.default_generator.manual_seed(0)  # which calls do depends on what the ones before them draw
             drafts.programs += 1
             draft = _draw_calls(Draft(choices, specials, grow, novelty=novelty), pool, max_ops, musts, drafts)
-            if draft and (draws := _draws(draft)) is not None:
+            if draft and (tags := _tags(draft)) is not None:
                 drafts.programs_kept += 1
                 if novelty is not None:
                     novelty.keep(draft.features)
-                return _case(draft, seed, index, (DRAWS,) if draws else ())
+                return _case(draft, seed, index, tags)
             if draft and novelty is not None:
                 novelty.refuse(draft.features)
     names = ", ".join(rule.op for rule in (musts or pool).rules[:5])
@@ -112,8 +115,8 @@ def _whole_pool() -> Pool:
     return Pool(all_rules().values())
 
 
-def _draws(draft: Draft) -> bool | None:
-    """Whether the program draws random numbers; None for one that does not do.
+def _tags(draft: Draft) -> tuple[str, ...] | None:
+    """The tags of the program; None for one that does not do.
 
     One that does runs in another random state, with the same results unless it draws, and on fake tensors. One that
     draws gives the same sizes and dtypes in any state.
@@ -133,12 +136,20 @@ def _draws(draft: Draft) -> bool | None:
         same = [(t.shape, t.dtype) for t in again] == [(t.shape, t.dtype) for t in results]
     else:
         same = all(map(equal_tensors, [*again, *inputs], [*results, *left]))
-    return draws if same and runs_fake(program, inputs, again) else None
+    if not same:
+        return None
+    tags = (DRAWS,) if draws else ()
+    try:
+        return tags if runs_fake(program, inputs, again) else None
+    except fake_tensors.DynamicOutputShapeException:
+        return (*tags, SIZES_OF_VALUES)
 
 
 def runs_fake(program: Program, inputs: Sequence[torch.Tensor], real: Sequence[torch.Tensor]) -> bool:
-    """Whether the program runs on fake tensors and promises the shapes and dtypes of its real results, as far as an op
-    whose sizes depend on values: what comes behind it is not asked."""
+    """Whether the program runs on fake tensors and promises the shapes and dtypes of its real results.
+
+    Raises DynamicOutputShapeException at an op whose sizes depend on values.
+    """
     try:
         options: dict[str, Any] = {}
         if any(call.bodies() for call in program.calls):  # PyTorch asks for the sizes that a loop makes new
@@ -149,7 +160,7 @@ def runs_fake(program: Program, inputs: Sequence[torch.Tensor], real: Sequence[t
             promised = _tensors(program(*(mode.from_tensor(tensor) for tensor in inputs)))
         return [(t.shape, t.dtype) for t in promised] == [(t.shape, t.dtype) for t in real]
     except fake_tensors.DynamicOutputShapeException:
-        return True
+        raise
     except Exception:  # numbers read from tensors, ops without a meta kernel: a compiler could not capture them either
         return False
 

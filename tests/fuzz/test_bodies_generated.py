@@ -11,7 +11,7 @@ from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Program
 from torchstone.fuzz.generator.catalog import select_rules
 from torchstone.fuzz.generator.extend import Drafts
-from torchstone.fuzz.generator.generate import nth_program, runs_fake
+from torchstone.fuzz.generator.generate import SIZES_OF_VALUES, nth_program, runs_fake
 
 COUNT = 12
 
@@ -30,7 +30,7 @@ def test_they_are_drawn_run_and_are_seldom_refused(drawn: tuple[str, list[Case],
         assert any(call.target == target and call.bodies() for call in case.program.calls)
         results = case.program(*case.fresh_args())
         leaves = [leaf for leaf in torch.utils._pytree.tree_leaves(results) if isinstance(leaf, torch.Tensor)]
-        assert runs_fake(case.program, case.fresh_args(), leaves)
+        assert SIZES_OF_VALUES in case.tags or runs_fake(case.program, case.fresh_args(), leaves)
 
 
 def test_a_body_has_calls_of_many_ops_and_gives_memory_of_its_own(drawn: tuple[str, list[Case], Drafts]) -> None:

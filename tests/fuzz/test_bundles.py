@@ -20,7 +20,7 @@ from torchstone.conformance.runner.retry import CaseResult
 from torchstone.conformance.variants.backward import backward
 from torchstone.fuzz.bundles import PATIENCE, Bundler, BundleSize, Kind, Told, told_apart, trials
 from torchstone.fuzz.desk import Desk
-from torchstone.fuzz.generator.generate import DRAWS
+from torchstone.fuzz.generator.generate import DRAWS, SIZES_OF_VALUES
 from torchstone.reducers.asking import Ask
 
 
@@ -166,7 +166,8 @@ def test_programs_go_with_those_that_are_compiled_and_called_as_they_are():
     loop = loop.replace(program=Program(("x0",), (call,), Ref("v0")), inputs={"x0": torch.tensor(True)})
     dynamic, batch = _case(14).replace(variant="dynamic"), _case(18).replace(variant="batch")
     rewritten = _case(22).replace(variant="rewritten")
-    kinds = [Kind.of(case) for case in (plain, other_turn, gradients, loop, dynamic, batch, rewritten)]
+    measured = _case(26, tags=(SIZES_OF_VALUES,))
+    kinds = [Kind.of(case) for case in (plain, other_turn, gradients, loop, dynamic, batch, rewritten, measured)]
     assert None not in kinds and len(set(kinds)) == len(kinds)
     assert Kind.of(plain) == Kind.of(_case(6, "torch.exp")) == Kind.of(_case(2).replace(variant="default"))
     assert Kind.of(plain.replace(variant="inference")) is None, "a variant that asks one case by itself"

@@ -16,7 +16,7 @@ from torchstone.fuzz.generator.catalog import all_rules, select_rules
 from torchstone.fuzz.generator.choices import ReplayedChoices, SeededChoices
 from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
 from torchstone.fuzz.generator.families import random as random_family
-from torchstone.fuzz.generator.generate import DRAWS, generate, nth_program
+from torchstone.fuzz.generator.generate import DRAWS, SIZES_OF_VALUES, generate, nth_program
 from torchstone.fuzz.generator.strategy import programs
 from torchstone.reducers.edit import results, tensors_in
 
@@ -175,6 +175,12 @@ def test_hypothesis_drives_the_generator(case):
     case.program(*case.fresh_args())
 
 
-@pytest.mark.parametrize("op", ["bincount", "masked_select", "repeat_interleave"])
-def test_ops_whose_sizes_depend_on_values_are_drawn(op: str) -> None:
-    assert nth_program(7, 0, must=select_rules([op])).program.calls
+@pytest.mark.parametrize("op", ["bincount", "masked_select", "combinations", "argwhere"])
+def test_ops_whose_sizes_depend_on_values_are_drawn_and_marked(op: str) -> None:
+    assert SIZES_OF_VALUES in nth_program(7, 0, must=select_rules([op])).tags
+
+
+def test_programs_of_known_sizes_are_not_marked() -> None:
+    for index in range(5):
+        case = nth_program(7, index, rules=select_rules(["add", "sum", "cat", "mm"]))
+        assert SIZES_OF_VALUES not in case.tags

@@ -14,6 +14,7 @@ from torchstone.conformance.backends.adapters import inductor_warm_files
 from torchstone.conformance.backends.adapters.inductor import Inductor
 from torchstone.conformance.backends.dynamo_errors import told_apart
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
+from torchstone.conformance.program.member_names import members_named
 from torchstone.conformance.program.program import Call, Program, Ref
 
 
@@ -134,3 +135,12 @@ def test_what_the_first_kernel_leaves_is_kept_and_taken_again(monkeypatch: pytes
 def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     assert _worker(monkeypatch, tmp_path / "first") == _worker(monkeypatch, tmp_path / "second") == []
+
+
+def test_a_long_error_still_names_the_call() -> None:
+    """Of programs that are compiled as one, it says which of them to set aside."""
+    told = [*(f"detail {line}" for line in range(20)), "While executing %p3_v0 : take(%p3_x0)", "Original traceback:"]
+    error = dynamo.BackendCompilerFailed(lambda: None, RuntimeError("\n".join(told)), None)
+    with pytest.raises(BackendError) as raised, told_apart():
+        raise error
+    assert members_named(str(raised.value)) == {3} and "detail 19" not in str(raised.value)
