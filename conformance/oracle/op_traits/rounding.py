@@ -101,11 +101,12 @@ JUMPS = Trait(
         nn.functional.hardshrink nn.functional.threshold nextafter remainder round sgn sign trunc argsort cummax
         cummin kthvalue max.reduction_with_dim median min.reduction_with_dim mode nanmedian sort topk logical_not
         logical_and logical_or logical_xor nn.functional.max_pool1d nn.functional.interpolate.nearest bool byte char
-        int long short
+        int long short unique unique_consecutive histogram histc
         """
     ),
     reason=(
-        "Their results leap where an operand moves by its last bit: rounding to integers, signs, places of extremes."
+        "Their results leap where an operand moves by its last bit: rounding to integers, signs, places of extremes, "
+        "counts."
     ),
     effect=(
         "The fuzzer gives them exact operands only, or a last bit that is nobody's fault becomes a difference of "

@@ -8,6 +8,7 @@ there is one, and becomes a new input otherwise.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -54,11 +55,18 @@ def rules(taken: Collection[str]) -> Iterator[OpRule]:
     Of one that PyTorch's database lacks no more is known than of a user's own.
     """
     for op, info in op_database().items():
-        if op in taken or {op, info.name} & _NOT_COMPARED or info.name.endswith("_") or "sparse" in op:
+        if op in taken or {op, info.name} & _NOT_COMPARED or _writes(info.name) or "sparse" in op:
             continue
         target = _public_name(info) or _sampled_name(op)
         for rule in rules_for(op, _lifted(op, target, _source(op)), target) if target else ():
             yield rule if _source(op) is opinfo else replace(rule, **_UNKNOWN)
+
+
+def _writes(name: str) -> bool:
+    """Whether an op is named for writing in place, as ``zero_`` and ``__iand__`` are."""
+    if name.startswith("__"):
+        return name.startswith("__i") and hasattr(operator, f"__{name[3:]}")
+    return name.endswith("_")
 
 
 def also_lifted(rule: OpRule) -> OpRule:
