@@ -101,6 +101,18 @@ WIDENED_CASTS = Trait(
     read_by=("conformance.oracle.reference.widen",),
 )
 
+FLOAT32_ARGUMENTS = Trait(
+    "Takes an argument in float32 at most",
+    Names.ATEN,
+    each(
+        fake_quantize_per_channel_affine_cachemask="scale zero_point",
+        _fused_moving_avg_obs_fq_helper="self running_min running_max scale",
+    ),
+    reason="Its kernels have no float64 for these: what is quantized comes to a step of a grid in any case.",
+    effect="The float64 run gives it the arguments that are named here in float32.",
+    read_by=("conformance.oracle.reference.without_float64",),
+)
+
 WITHOUT_FLOAT64 = Trait(
     "Takes no float64 in eager",
     Names.ATEN,

@@ -8,7 +8,8 @@ it): it may decide what is computed.
     _scaled_mm(a, b, scale_a, scale_b, bias)      (a * scale_a) @ (b * scale_b) + bias
     _grouped_mm(a, b, offs)                       a[start:end] @ b[group], of each group
 
-What is to be rounded to float8 stays at the end of its range.
+What is to be rounded to float8 stays at the end of its range. An operator that takes float64 but for some arguments
+is given these in float32.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from torchstone.compiler._torch.modes import ComputingMode
-from torchstone.conformance.oracle.op_traits.references import WITHOUT_FLOAT64
-from torchstone.conformance.oracle.op_traits.trait import Implementations
+from torchstone.conformance.oracle.op_traits.references import FLOAT32_ARGUMENTS, WITHOUT_FLOAT64
+from torchstone.conformance.oracle.op_traits.trait import Implementations, names_of
 
 Formula = Callable[..., Tensor]
 FORMULAS: Implementations[Formula] = Implementations(WITHOUT_FLOAT64)
@@ -33,12 +35,29 @@ class WithoutFloat64(ComputingMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         given = dict(kwargs or {})
+        if FLOAT32_ARGUMENTS.holds(func):
+            return _in_float32(func, args, given)
         formula = FORMULAS.of(func)
         if formula is None:
             return func(*args, **given)
         out = given.pop("out", None)
         result = formula(*args, **given)
         return result if out is None else out.resize_(result.shape).copy_(result)
+
+
+def _in_float32(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operator, with those arguments in float32 that it takes no other way; what it gives is wide again."""
+    names = {name for op in names_of(func) for name in FLOAT32_ARGUMENTS.ops.get(op, "").split()}
+    declared = func._schema.arguments[: len(args)]
+    narrow = [
+        arg.float() if its.name in names and arg.is_floating_point() else arg
+        for its, arg in zip(declared, args, strict=True)
+    ]
+    results = func(*narrow, **kwargs)
+    for its, arg, given in zip(declared, args, narrow, strict=True):
+        if given is not arg and its.alias_info is not None and its.alias_info.is_write:
+            arg.copy_(given)
+    return tree_map_only(Tensor, lambda result: result.double() if result.dtype is torch.float32 else result, results)
 
 
 @functools.cache

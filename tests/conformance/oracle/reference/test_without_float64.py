@@ -17,13 +17,13 @@ from tests.conformance.oracle.test_compare import compare
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.oracle.op_traits.references import WITHOUT_FLOAT64
 from torchstone.conformance.oracle.reference.runs import Referee
-from torchstone.conformance.oracle.reference.widen import widen_program
-from torchstone.conformance.oracle.reference.without_float64 import FORMULAS, formulas, is_float8
+from torchstone.conformance.oracle.reference.widen import float64_by_default, widen_inputs, widen_program
+from torchstone.conformance.oracle.reference.without_float64 import FORMULAS, WithoutFloat64, formulas, is_float8
 from torchstone.conformance.oracle.ulp import wide
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import map_leaves
 from torchstone.conformance.program.program import Call, Program, Ref
-from torchstone.conformance.sources import functions
+from torchstone.conformance.sources import functions, opinfo
 
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
 RESULTS = (torch.float32, torch.bfloat16, torch.float16, None, *FLOAT8)
@@ -270,3 +270,52 @@ def test_verdicts_on_products_by_groups(form: str, dtype: torch.dtype) -> None:
         assert judged(lambda x, y, offs: call(*(t.flip(0) if t.dim() == 3 else t for t in (x, y)), offs)) is (
             Outcome.MISMATCH
         )
+
+
+def _float32_run(case: Case) -> Any:
+    torch.manual_seed(0)
+    return case.program(*case.fresh_args())
+
+
+@pytest.mark.parametrize("source", [opinfo, functions], ids=["opinfo", "functions"])
+def test_every_op_has_a_float64_run(source: Any) -> None:
+    """A program with one that has none would be judged by eager alone, whatever its other calls are."""
+    missing: dict[str, str] = {}
+    for op in source.DATABASE.infos:
+        if "float32" not in source.dtypes_of(op):
+            continue
+        for case in source.iterate([op], ["float32"], 2):
+            if not isinstance(case, Case):
+                continue
+            try:
+                _float32_run(case)
+            except Exception:  # eager refuses the sample
+                continue
+            try:
+                with float64_by_default(), WithoutFloat64():
+                    widen_program(case.program)(*widen_inputs(case.fresh_args()))
+            except Exception as error:
+                missing[op] = str(error)
+    assert not missing
+
+
+def test_a_program_that_quantizes_by_channels_is_judged_by_float64() -> None:
+    """Digits of float32 in a float64 result of what follows: only a run in float64 tells that they are no more."""
+    calls = (
+        Call("torch.fake_quantize_per_channel_affine", (Ref("x"), Ref("scale"), Ref("zero"), 1, -7, 8), {}, "q"),
+        Call("torch.special.modified_bessel_i1", (Ref("q"),), {}, "v"),
+        Call("torch.Tensor.double", (Ref("v"),), {}, "wide"),
+    )
+    program = Program(("x", "scale", "zero"), calls, (Ref("q"), Ref("wide")))
+    x = torch.tensor([[0.31, 4.0, 0.12], [0.7, -5.0, -0.2]])
+    args = x, torch.tensor([0.1, 0.75, 0.05]), torch.zeros(3, dtype=torch.int32)
+
+    def off_by(ulps: float, steps: float) -> Outcome:
+        def run(*given: Tensor) -> Any:
+            q, wide = program(*given)
+            return q + steps * given[1], wide * (1 + ulps * 2.0**-23)
+
+        return compare(program, run, *args).outcome
+
+    assert off_by(2.0, 0.0) is Outcome.PASS
+    assert off_by(1000.0, 0.0) is off_by(0.0, 1.0) is Outcome.MISMATCH
