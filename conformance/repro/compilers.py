@@ -276,8 +276,12 @@ def _by_export(
 
 
 def _by_torch_compile(backend: str, case: Case, more: str, imports: tuple[str, ...], dims: Dims | None) -> Compiler:
-    """A compiler that ``torch.compile`` reaches. TorchDynamo takes no call of autograd's: forward alone is compiled."""
+    """A compiler that ``torch.compile`` reaches. TorchDynamo takes no call of autograd's: forward alone is compiled.
+
+    As one graph, as the suite asks: what splits it would leave the sizes that depend on values to eager.
+    """
     trains = takes_gradients(case.program)
+    more = f", fullgraph=True{more}"
 
     def compiled(program: str, args: str, dims: Dims | None) -> str:
         options = f"{more}, dynamic=True" if dims else more  # every size: it has no way of freeing some

@@ -120,7 +120,7 @@ def test_a_script_with_a_backend_asserts(tmp_path: Path, run: Run) -> None:
 
 def test_backends_are_reached_the_way_their_users_do() -> None:
     case = one_call("torch.abs", Ref("x0"), inputs={"x0": torch.ones(1)})
-    assert "torch.compile(program)" in render_script(case, "inductor")
+    assert "torch.compile(program, fullgraph=True)" in render_script(case, "inductor")
     assert 'torchstone.compile(program, inputs(), target="tosa")' in render_script(case, "tosa")
     text = render_script(case, "torch-mlir-tosa")
     assert "exported = torch.export.export(Module(), inputs, strict=False)\n" in text
@@ -165,8 +165,8 @@ def test_methods_print_as_methods() -> None:
 
 def test_a_script_for_torch_compile_compiles_what_goes_forward(run):
     text = render_script(find_case("opinfo:tanh:float32:0:backward"), "inductor")
-    assert "functools.partial(program, forward=torch.compile(forward))" in text
-    eager = text.replace("torch.compile(forward)", "forward")
+    assert "functools.partial(program, forward=torch.compile(forward, fullgraph=True))" in text
+    eager = text.replace("torch.compile(forward, fullgraph=True)", "forward")
     assert run(eager).returncode == 0
     wrong = "lambda *args: [result * 1.5 for result in forward(*args)]"
     assert run(eager.replace("partial(program, forward=forward)", f"partial(program, forward={wrong})")).returncode == 1
@@ -190,7 +190,7 @@ ON_CUDA = {
 @pytest.mark.parametrize("name", ON_CUDA)
 def test_a_script_for_a_gpu_needs_pytorch_alone(name: str, run: Run) -> None:
     text = render_script(ON_CUDA[name], "eager+cuda")
-    assert "torchstone" not in text and "on_cuda(torch.compile(program))" in render_script(
+    assert "torchstone" not in text and "on_cuda(torch.compile(program, fullgraph=True))" in render_script(
         ON_CUDA[name], "inductor+cuda"
     )
     done = run(text.replace(".cuda()", ".cpu()").replace('"cuda"', '"cpu"'))

@@ -254,7 +254,10 @@ def graph_compiler(graph: torch.fx.GraphModule, example: Any) -> Callable[..., A
 def test_a_script_for_a_users_backend_of_torch_compile_imports_that_alone(tmp_path: Path) -> None:
     name, case = f"{__name__}:graph_compiler", _one("torch.exp", SMALL)
     text = render_script(case, name, run_case(case, load(name)))
-    assert f"torch.compile(program, backend={__name__}.graph_compiler)" in text and "import torchstone" not in text
+    assert (
+        f"torch.compile(program, fullgraph=True, backend={__name__}.graph_compiler)" in text
+        and "import torchstone" not in text
+    )
     assert len(text.splitlines()) < 30 and "from torchstone" not in text
     (tmp_path / "script.py").write_text(text)
     with pytest.raises(SystemExit, match="wrong value: output"):

@@ -112,10 +112,11 @@ def test_sizes_that_the_case_is_not_called_with_are_not_read_from_the_evidence(s
 SHAPES = "({{0: torch.export.Dim.{0}, 1: torch.export.Dim.{0}}}, {{0: torch.export.Dim.{0}, 1: torch.export.Dim.{0}}})"
 COMPILED = {
     "eager": "compiled = program\n",
-    "inductor": "compiled = torch.compile(program, dynamic=True)\n",
+    "inductor": "compiled = torch.compile(program, fullgraph=True, dynamic=True)\n",
     "linalg": f'torchstone.compile(program, example(), target="linalg", dynamic_shapes={SHAPES.format("AUTO")})\n',
     "iree": f"compiled = compiled_by_iree(Module(), example(), {SHAPES.format('DYNAMIC')})\n",
-    f"{__name__}:a_graph_compiler": f"torch.compile(program, backend={__name__}.a_graph_compiler, dynamic=True)\n",
+    f"{__name__}:a_graph_compiler": "torch.compile(program, fullgraph=True, "
+    f"backend={__name__}.a_graph_compiler, dynamic=True)\n",
 }
 
 
