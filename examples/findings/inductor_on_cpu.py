@@ -44,3 +44,17 @@ def pooled(x):
 x = torch.ones(1, 1, 1, 1, 5, requires_grad=True)
 for function in (torch.compile(pooled), pooled):
     print(torch.autograd.grad(function(x).sum(), x)[0][..., -1].item())  # 0.4, where 1/5 + 1/3 is right
+
+
+def chosen(x, mask):
+    return torch.masked_select(x, mask)
+
+
+for function, *args in (
+    (chosen, torch.zeros(2, 1, 2), torch.ones(2, 1, dtype=torch.bool)),
+    (torch.combinations, torch.arange(3.0)),
+):
+    try:
+        torch.compile(function, fullgraph=True)(*args)
+    except Exception as error:
+        print(f"{type(error).__name__}: {str(error).splitlines()[0]}")  # eager gives 8 elements, and three pairs
