@@ -30,6 +30,7 @@ from torchstone.conformance.execution.other_values import eager_answer, other_va
 from torchstone.conformance.execution.poison import FILL
 from torchstone.conformance.execution.repeatability import DIFFER, Runnable, is_nondeterministic, observe, same_leaves
 from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Stage, Verdict
+from torchstone.conformance.execution.whereabouts import telling
 from torchstone.conformance.oracle.equality import equal, same_bits
 from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.parts import parts_of, taken
@@ -167,7 +168,8 @@ def check_later_calls(
             continue
         args = _overwritten(args, call.case) if call.in_place else call.case.fresh_args()
         try:
-            actual = observe(executable, args, FILL)
+            with telling({CALLS: [*made, call.name]}):
+                actual = observe(executable, args, FILL)
         except Exception as error:
             finding = _failed(call, error)
         else:

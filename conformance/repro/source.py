@@ -18,6 +18,7 @@ from torch import Tensor
 from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
 from torchstone.conformance.escape import string_literal
 from torchstone.conformance.oracle.equality import same_bits
+from torchstone.conformance.packing import packed_bytes
 from torchstone.conformance.program.call_targets import PROPERTIES, resolve
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves, map_leaves
@@ -215,7 +216,7 @@ def _values(tensor: Tensor) -> str:
     first = _as_printed(tensor.reshape(-1)[0].item())
     if _same_bits(_try_full(shape, first, tensor.dtype), tensor):
         return f"torch.full({shape}, {python_source(first)}, dtype={dtype})"
-    packed = base64.b64encode(zlib.compress(_bits(tensor).numpy().tobytes(), 9)).decode()
+    packed = base64.b64encode(zlib.compress(packed_bytes(tensor).numpy().tobytes(), 9)).decode()
     return f'torch.frombuffer(bytearray(zlib.decompress(base64.b64decode("{packed}"))), dtype={dtype}).reshape({shape})'
 
 
@@ -250,7 +251,3 @@ def _try_full(shape: tuple[int, ...], value: Any, dtype: torch.dtype) -> Tensor 
 
 def _same_bits(built: Tensor | None, tensor: Tensor) -> bool:
     return built is not None and same_bits(built, tensor)
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    return tensor.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)

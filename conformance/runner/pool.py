@@ -330,7 +330,7 @@ class Pool:
         assert worker is not None
         seconds = time.monotonic() - slot.began
         begun, in_batch, loading = slot.has_begun(), worker.in_batch(), worker.loading()
-        stage = worker.stage() if begun else None
+        stage, call = (worker.stage(), worker.call()) if begun else (None, {})
         code = self._remove(slot)
         why = why or describe_exit(code)
         slot.cold += 1
@@ -345,13 +345,14 @@ class Pool:
         elif working and not begun and slot.queue[0].deaths_before_start < MAX_LOSSES - 1:
             slot.queue[0].deaths_before_start += 1  # killed while idle, for one: that says nothing about the case
         elif working:
-            self._judge_death(slot, why, outcome, code, stage, worker.tail, seconds)
+            self._judge_death(slot, why, outcome, code, stage, {"stderr": worker.tail, **call}, seconds)
         if slot.queue:
             self._spawn(slot)
 
     def _judge_death(
-        self, slot: WorkerSlot, why: str, outcome: Outcome, code: int, stage: Stage | None, words: str, seconds: float
-    ) -> None:
+        self, slot: WorkerSlot, why: str, outcome: Outcome, code: int, stage: Stage | None,
+        told: dict[str, Any], seconds: float,
+    ) -> None:  # fmt: skip
         """Judge the case that a worker died of, or have it tried again."""
         task = slot.queue.popleft()
         killed = outcome is Outcome.CRASH and code == -signal.SIGKILL and why.startswith("killed by")
@@ -372,10 +373,10 @@ class Pool:
             why = f"the backend answered, and judging it took over {self.limits.judging:g} s in all"
         if task.first is None:
             task.before = tuple(slot.previous_cases)
-        evidence = {"stderr": words, AFTER: slot.previous_cases[-LAST:]}
+        evidence = told | {AFTER: slot.previous_cases[-LAST:]}
         verdict = Verdict(
             **_about(task.case), backend=self.backend, stage=stage or Stage.CAPTURE, outcome=outcome, message=why,
-            evidence={key: value for key, value in evidence.items() if value}, seconds=seconds,
+            evidence={key: value for key, value in evidence.items() if value not in ("", [])}, seconds=seconds,
         )  # fmt: skip
         self._retry_or_settle(slot, task, verdict, called=stage is not None, retry=self.retry and not is_final)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import signal
 import tempfile
+from collections.abc import Mapping
+from typing import Any
 
 from torchstone.conformance.execution.verdict import Stage
 
@@ -15,6 +18,8 @@ STAGES = (None, Stage.COMPILE, Stage.RUN, Stage.COMPARE)
 BATCH = 4  # many cases are being compiled together: whose fault it is cannot be told
 LOADING = 5  # the worker is as it should be, and the backend is being imported, asked whether it can run, warmed up
 COUNT = slice(8, 16)  # where the number of cases stands that the worker has begun
+LENGTH = slice(16, 20)  # where the length stands of the text that begins at ``TEXT``: which call is being made
+TEXT = 20
 
 
 def create_mark() -> int:
@@ -46,6 +51,17 @@ def cases_begun(descriptor: int) -> int:
     return int.from_bytes(os.pread(descriptor, 8, COUNT.start), "little")
 
 
+def read_call(descriptor: int) -> dict[str, Any]:
+    """Return what the worker told of the call that it was making: nothing where it told nothing that can be read."""
+    page = os.pread(descriptor, mmap.PAGESIZE, 0)
+    length = int.from_bytes(page[LENGTH], "little")
+    try:
+        facts = json.loads(page[TEXT : TEXT + length])
+    except (ValueError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
 class ProgressMark:
     """The bytes as the worker holds them. Its descriptor may be closed, or worse: the memory stays."""
 
@@ -62,6 +78,15 @@ class ProgressMark:
         self.set(NOT_CALLED)
         self._begun += 1
         self._bytes[COUNT] = self._begun.to_bytes(8, "little")
+        self.tell_call({})
+
+    def tell_call(self, facts: Mapping[str, Any]) -> None:
+        """Tell of the call that is being made; what has no room is left out."""
+        text = json.dumps(dict(facts)).encode()
+        self._bytes[LENGTH] = bytes(4)  # never a length and the text of another call
+        if len(text) <= mmap.PAGESIZE - TEXT:
+            self._bytes[TEXT : TEXT + len(text)] = text
+            self._bytes[LENGTH] = len(text).to_bytes(4, "little")
 
 
 def describe_exit(code: int) -> str:

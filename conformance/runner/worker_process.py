@@ -296,6 +296,10 @@ class WorkerProcess:
         """The number of cases that the worker has begun."""
         return progress_mark.cases_begun(self.mark)
 
+    def call(self) -> dict[str, Any]:
+        """What is known of the call that the worker is making, or was when it died."""
+        return progress_mark.read_call(self.mark)
+
     def in_batch(self) -> bool:
         """Say whether the worker is, or was when it died, compiling many cases together."""
         return progress_mark.is_in_batch(self.mark)

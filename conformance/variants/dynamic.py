@@ -23,6 +23,7 @@ from torchstone.conformance.backends.protocol import Backend, BackendUnsupported
 from torchstone.conformance.execution.run_case import Compiled, compare_with_eager, expect_refusal, part_of
 from torchstone.conformance.execution.undefined_behavior import SEED, undefined_behavior
 from torchstone.conformance.execution.verdict import CORRECT, FAILURES, Outcome, Stage
+from torchstone.conformance.execution.whereabouts import telling
 from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.oracle.parts import parts_of
 from torchstone.conformance.program.bundle import members, with_inputs
@@ -178,9 +179,10 @@ def compare_at_other_sizes(case: Case, backend: Backend, compiled: Compiled | No
     parts = _parts(case)
     found = []
     for number, part in enumerate(parts):
-        stage, finding = _compare_part(part, backend, compiled)
+        told = {PART: number} if len(parts) > 1 else {}
+        with telling(told):
+            stage, finding = _compare_part(part, backend, compiled)
         if finding.outcome in FAILURES:
-            told = {PART: number} if len(parts) > 1 else {}
             return stage, replace(finding, evidence=finding.evidence | told)
         found.append((stage, finding))
     wrong = [(stage, finding) for stage, finding in found if finding.outcome not in CORRECT]
@@ -211,15 +213,18 @@ def _compare_part(case: Case, backend: Backend, compiled: Compiled | None) -> tu
     if finding.outcome not in CORRECT:
         return stage, finding
     for other in (*varying.others, *varying.long):
-        stage, finding = compare_with_eager(other, backend, compiled)
+        with telling({SIZES: _sizes(other)}):
+            stage, finding = compare_with_eager(other, backend, compiled)
         if finding.outcome not in CORRECT:
             return stage, _of_sizes(finding, other)
     for other in varying.small:
-        there, found = compare_with_eager(other, backend, compiled)
+        with telling({SIZES: _sizes(other)}):
+            there, found = compare_with_eager(other, backend, compiled)
         if found.outcome is Outcome.MISMATCH:
             return there, _of_sizes(found, other)
     for other in varying.refused:
-        there, found = expect_refusal(case, other, backend, compiled)
+        with telling({SIZES: _sizes(other)}):
+            there, found = expect_refusal(case, other, backend, compiled)
         if found.outcome is Outcome.MISMATCH:
             return there, _of_sizes(found, other)
     return stage, finding

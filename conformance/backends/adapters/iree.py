@@ -20,6 +20,7 @@ from torchstone.conformance.backends.export_support import Exported
 from torchstone.conformance.backends.exporting import DECOMPOSED, UNDECOMPOSED, Exporting, Layer
 from torchstone.conformance.backends.native_output import stderr_of_failure
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
+from torchstone.conformance.packing import packed_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -238,11 +239,10 @@ def _value(tensor: Tensor) -> Any:
     """A copy in a buffer of IREE's own; the bytes are the same."""
     import iree.runtime as rt
     import numpy
-    import torch
 
     if tensor.dtype not in _types():
         raise BackendUnsupported(f"no element type for {tensor.dtype}", "run")
-    flat = tensor.detach().contiguous().resolve_conj().resolve_neg().reshape(-1).view(torch.uint8).numpy()
+    flat = packed_bytes(tensor).numpy()
     _, device = _device()
     buffer = device.allocator.allocate_buffer_copy(
         memory_type=rt.MemoryType.DEVICE_LOCAL,

@@ -19,6 +19,7 @@ from torchstone.conformance.backends.composite import composite_ops_known
 from torchstone.conformance.backends.export_support import Exported
 from torchstone.conformance.backends.exporting import Exporting, Layer
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
+from torchstone.conformance.packing import packed_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -182,13 +183,10 @@ def _types() -> dict[Any, Any]:
 
 def _value(tensor: Tensor) -> Any:
     """A copy in a tensor of OpenVINO's own; the bytes are the same."""
-    import torch
-
     openvino = _openvino()
     own = openvino.Tensor(_types()[tensor.dtype], openvino.Shape(list(tensor.shape)))
     if tensor.numel():
-        flat = tensor.detach().contiguous().resolve_neg().reshape(-1).view(torch.uint8)
-        _bytes(own)[...] = flat.numpy()
+        _bytes(own)[...] = packed_bytes(tensor).numpy()
     return own
 
 

@@ -73,6 +73,7 @@ from torchstone.conformance.oracle.perturbation.decompositions import agree, dec
 from torchstone.conformance.oracle.perturbation.rounding import RandomRounding
 from torchstone.conformance.oracle.pytree import leaves_of, map_leaves
 from torchstone.conformance.oracle.tolerances import real_dtype
+from torchstone.conformance.packing import packed_bytes
 
 WITHIN = ("within", "some within")
 """The kinds of runs in which the steps of a formula overflow, and those of the program do not."""
@@ -381,10 +382,9 @@ def _content(leaf: Any) -> Any:
     """What is equal for two arguments with the same numbers: most runs of the model ask about the same ones."""
     if not isinstance(leaf, Tensor):
         return type(leaf), str(leaf)
-    plain = leaf.detach().resolve_conj().resolve_neg()
-    if plain.layout is not torch.strided:
+    if leaf.layout is not torch.strided:
         return id(leaf)
-    numbers = plain.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8).numpy()
+    numbers = packed_bytes(leaf).numpy()
     return leaf.dtype, leaf.shape, leaf.stride(), hashlib.blake2b(numbers.tobytes(), digest_size=16).digest()
 
 

@@ -20,9 +20,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
 from torchstone.compiler._torch.modes import ComputingMode
+from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler._torch.pytrees import tree_map_only
 from torchstone.conformance.oracle.op_traits.references import FLOAT32_ARGUMENTS, WITHOUT_FLOAT64
 from torchstone.conformance.oracle.op_traits.trait import Implementations, names_of
 
@@ -48,7 +49,7 @@ class WithoutFloat64(ComputingMode):
 def _in_float32(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operator, with those arguments in float32 that it takes no other way; what it gives is wide again."""
     names = {name for op in names_of(func) for name in FLOAT32_ARGUMENTS.ops.get(op, "").split()}
-    declared = func._schema.arguments[: len(args)]
+    declared = schema_of(func).arguments[: len(args)]
     narrow = [
         arg.float() if its.name in names and arg.is_floating_point() else arg
         for its, arg in zip(declared, args, strict=True)

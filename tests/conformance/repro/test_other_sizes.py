@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,14 @@ import pytest
 import torch
 
 from torchstone.conformance.backends import load
-from torchstone.conformance.execution.later_calls import CALLS, PROGRAM, PROGRAM_TURN, TURNS, turn_of
+from torchstone.conformance.execution.later_calls import CALLS, PROGRAM, PROGRAM_TURN, TURNS, VALUES, turn_of
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Verdict
 from torchstone.conformance.program.bundle import bundle
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.repro.script import render_script
+from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.variants.dynamic import BATCH, DYNAMIC, PART, SIZES, asked
 from torchstone.conformance.variants.support import together
 
@@ -73,6 +76,28 @@ def test_a_script_shows_what_a_backend_gets_wrong_at_some_size_alone(
         script.write_text(text.replace(f"sized:{name}", f"sized:{backend}"))
         done = warm_python.run(script, cwd=backends, environment={"PYTHONPATH": str(backends)})
         assert done.returncode == code and said in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "told"),
+    [
+        ("DiesAtOtherRows", together([sin(), add()], ["first", "second"]), {PART: 0, SIZES: [[5]]}),
+        ("DiesAtTheThirdCall", add("default"), {CALLS: [VALUES]}),
+    ],
+)
+def test_a_script_makes_the_call_that_a_backend_dies_of(
+    name: str, case: Case, told: dict[str, Any], backends: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No finding is left to tell of it: the worker tells as it goes."""
+    monkeypatch.chdir(backends)
+    with Pool(f"sized:{name}") as pool:
+        verdict = Verdict.from_json(pool.verdict(case).to_json())
+    assert verdict.message == "killed by SIGSEGV" and verdict.evidence | told == verdict.evidence
+    script = backends / "script.py"
+    script.write_text(render_script(case, f"sized:{name}", verdict))
+    environment = {**os.environ, "PYTHONPATH": str(backends)}
+    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "killed by signal 11" in done.stderr
 
 
 def test_a_failure_at_the_examples_own_sizes_is_shown_there(backends: Path) -> None:
