@@ -181,15 +181,15 @@ def test_polygamma_between_poles_is_as_exact_as_its_terms(dtype: torch.dtype) ->
 @pytest.mark.parametrize("name", ["hann_window", "hamming_window", "blackman_window"])
 @pytest.mark.parametrize("periodic", [True, False])
 def test_a_window_is_as_exact_as_its_cosines(name: str, periodic: bool) -> None:
-    program = Program((), (Call(f"torch.{name}", (10007, periodic), {"dtype": torch.float32}, "r"),), Ref("r"))
+    program = Program((), (Call(f"torch.{name}", (1009, periodic), {"dtype": torch.float32}, "r"),), Ref("r"))
     expected = program()
-    angle = torch.arange(10007, dtype=torch.float32) * (2 * torch.pi / (10007 if periodic else 10006))
+    angle = torch.arange(1009, dtype=torch.float32) * (2 * torch.pi / (1009 if periodic else 1008))
     weights = {"hann": (0.5, -0.5, 0.0), "hamming": (0.54, -0.46, 0.0), "blackman": (0.42, -0.5, 0.08)}[
         name.split("_")[0]
     ]
     steps = weights[0] + weights[1] * torch.cos(angle) + weights[2] * torch.cos(2 * angle)
     assert judge(program, (), Observed(expected, ()), Observed(steps, ())).outcome is not Outcome.MISMATCH
-    steps[5003] += 1e-5
+    steps[503] += 1e-5
     assert judge(program, (), Observed(expected, ()), Observed(steps, ())).outcome is Outcome.MISMATCH
 
 

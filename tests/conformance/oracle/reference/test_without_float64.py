@@ -202,8 +202,16 @@ WRONG: dict[str, Product] = {
 }
 
 
-@pytest.mark.parametrize("each", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float64])
+@pytest.mark.parametrize(
+    ("dtype", "each"),
+    [
+        (torch.float32, False),
+        (torch.bfloat16, True),
+        (torch.float16, False),
+        (torch.float8_e4m3fn, True),
+        (torch.float64, True),
+    ],
+)
 def test_verdicts_on_products_of_float8(dtype: torch.dtype, each: bool) -> None:
     program, args = scaled(out_dtype=dtype), float8_operands(each)
     judged = functools.partial(compare, program)
