@@ -170,11 +170,12 @@ def _plan(backend: str, folder: str, options: argparse.Namespace) -> CampaignOpt
 
 
 def judge_missed(missed: Iterable[Mutation]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Whether the suite finds what the fuzzer did not."""
+    """Whether the suite finds what the fuzzer did not; None where nothing of it comes to the mutated line."""
     with SyntacticTrial(some_lines("linalg", 60), "linalg", EFFORT) as trial:
         for mutation in missed:
             result = trial.try_mutation(mutation)
-            yield mutation.fingerprint, {"suite": result.killed, "suite_case": result.case, "reached": result.reached}
+            found = result.killed if result.reached else None
+            yield mutation.fingerprint, {"suite": found, "suite_case": result.case, "reached": result.reached}
 
 
 def read(journal: Path) -> dict[str, dict[str, Any]]:
@@ -198,7 +199,8 @@ def summary(rows: dict[str, dict[str, Any]], hidden: bool) -> Iterator[str]:
         if not asked:
             continue
         found = [row for row in asked if row["found"]]
-        yield f"{kind}: {len(found)} of {len(asked)} found, {sum(row['false'] for row in asked)} false alarms"
+        false = sum(row["false"] for row in rows.values() if row["kind"] == kind)
+        yield f"{kind}: {len(found)} of {len(asked)} found, {false} false alarms"
         if found:
             calls, seconds = (statistics.median(row[what] for row in found) for what in ("calls", "seconds"))
             shown = sum(row["script"] for row in found)
@@ -215,7 +217,7 @@ def summary(rows: dict[str, dict[str, Any]], hidden: bool) -> Iterator[str]:
                 yield f"  {name}: {state}{wrong} {row['tried']} programs{where}"
     equal = sum(row.get("suite") is False and not row["found"] for row in rows.values())
     if equal:
-        yield f"mutants that the suite does not find either, not counted: {equal}"
+        yield f"mutants that the suite comes to and does not find either, not counted: {equal}"
 
 
 def main() -> None:
