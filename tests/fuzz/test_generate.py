@@ -180,6 +180,10 @@ def test_ops_whose_sizes_depend_on_values_are_drawn_and_marked(op: str) -> None:
     assert SIZES_OF_VALUES in nth_program(7, 0, must=select_rules([op])).tags
 
 
+def test_repeats_are_drawn_that_are_a_number_or_a_tensor() -> None:
+    assert nth_program(7, 0, must=select_rules(["repeat_interleave"])).program.calls
+
+
 def test_programs_of_known_sizes_are_not_marked() -> None:
     for index in range(5):
         case = nth_program(7, index, rules=select_rules(["add", "sum", "cat", "mm"]))
