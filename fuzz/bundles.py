@@ -64,8 +64,8 @@ class Kind:
         variant = "" if is_run_as_it_is(case) else case.variant
         program = case.program
         controls_flow = any(call.bodies() for call in program.calls)
-        refused = controls_flow, SIZES_OF_VALUES in case.tags
-        return cls(variant, program.differentiates, keeps_graph(program), *refused, turn_of(case), most)
+        measures = SIZES_OF_VALUES in case.tags
+        return cls(variant, program.differentiates, keeps_graph(program), controls_flow, measures, turn_of(case), most)
 
     @property
     def compiled_as(self) -> Hashable:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
+
+Listener: TypeAlias = Callable[[Mapping[str, Any]], None]
 
 _facts: dict[str, Any] = {}
-_listeners: list[Callable[[Mapping[str, Any]], None]] = []
+_listener: list[Listener] = []
 
 
-def listen(listener: Callable[[Mapping[str, Any]], None]) -> None:
-    """Have a function given the facts, whenever they change."""
-    _listeners.append(listener)
+def listen(listener: Listener) -> None:
+    """Have a function given the facts whenever they change: the last one that was told, and no other."""
+    _listener[:] = [listener]
 
 
 @contextmanager
@@ -33,5 +35,5 @@ def telling(facts: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _tell() -> None:
-    for listener in _listeners:
+    for listener in _listener:
         listener(_facts)

@@ -25,12 +25,12 @@ from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.conformance.backends.protocol import Backend, BackendGuardError
+from torchstone.conformance.execution.current_call import telling
 from torchstone.conformance.execution.failure import failure
 from torchstone.conformance.execution.other_values import eager_answer, other_values, same_outputs
 from torchstone.conformance.execution.poison import FILL
 from torchstone.conformance.execution.repeatability import DIFFER, Runnable, is_nondeterministic, observe, same_leaves
 from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Stage, Verdict
-from torchstone.conformance.execution.whereabouts import telling
 from torchstone.conformance.oracle.equality import equal, same_bits
 from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.parts import parts_of, taken

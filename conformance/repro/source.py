@@ -18,12 +18,12 @@ from torch import Tensor
 from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
 from torchstone.conformance.escape import string_literal
 from torchstone.conformance.oracle.equality import same_bits
-from torchstone.conformance.packing import packed_bytes
 from torchstone.conformance.program.call_targets import PROPERTIES, resolve
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves, map_leaves
 from torchstone.conformance.program.program import Call, Program, is_name
 from torchstone.conformance.program.tensor_storage import extent
+from torchstone.conformance.tensor_bytes import packed_bytes
 
 LITERAL_LIMIT = 64  # elements
 WIDTH = 120  # of lines that could be broken

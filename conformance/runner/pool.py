@@ -345,7 +345,7 @@ class Pool:
         elif working and not begun and slot.queue[0].deaths_before_start < MAX_LOSSES - 1:
             slot.queue[0].deaths_before_start += 1  # killed while idle, for one: that says nothing about the case
         elif working:
-            self._judge_death(slot, why, outcome, code, stage, {"stderr": worker.tail, **call}, seconds)
+            self._judge_death(slot, why, outcome, code, stage, {**call, "stderr": worker.tail}, seconds)
         if slot.queue:
             self._spawn(slot)
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from torchstone.compiler._torch.functorch import is_wrapped
 from torchstone.conformance.backends.protocol import BackendError
-from torchstone.conformance.execution import whereabouts
+from torchstone.conformance.execution import current_call
 from torchstone.conformance.execution.line_tracer import LineTracer, Ran
 from torchstone.conformance.oracle.pytree import dense, flatten
 from torchstone.conformance.runner import progress_mark
@@ -45,7 +45,7 @@ class Sandbox:
         self.ran = Ran()  # what of the backend's own ran for the case at hand
         self._mark = progress_mark.ProgressMark(descriptor)
         self._mark.set(progress_mark.NOT_CALLED)
-        whereabouts.listen(self._mark.tell_call)
+        current_call.listen(self._mark.tell_call)
         self._state = ProcessState()
         self._pid = os.getpid()
         self._threads = threading.active_count()

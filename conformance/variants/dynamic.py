@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.backends.protocol import Backend, BackendUnsupported
+from torchstone.conformance.execution.current_call import telling
 from torchstone.conformance.execution.run_case import Compiled, compare_with_eager, expect_refusal, part_of
 from torchstone.conformance.execution.undefined_behavior import SEED, undefined_behavior
 from torchstone.conformance.execution.verdict import CORRECT, FAILURES, Outcome, Stage
-from torchstone.conformance.execution.whereabouts import telling
 from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.oracle.parts import parts_of
 from torchstone.conformance.program.bundle import members, with_inputs

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchstone.conformance.packing import packed_bytes
+from torchstone.conformance.tensor_bytes import packed_bytes
 
 ROW = torch.arange(24, dtype=torch.float32)
 

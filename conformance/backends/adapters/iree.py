@@ -20,7 +20,7 @@ from torchstone.conformance.backends.export_support import Exported
 from torchstone.conformance.backends.exporting import DECOMPOSED, UNDECOMPOSED, Exporting, Layer
 from torchstone.conformance.backends.native_output import stderr_of_failure
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported, counted
-from torchstone.conformance.packing import packed_bytes
+from torchstone.conformance.tensor_bytes import packed_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -19,7 +19,7 @@ from torchstone.conformance.backends.composite import composite_ops_known
 from torchstone.conformance.backends.export_support import Exported
 from torchstone.conformance.backends.exporting import Exporting, Layer
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
-from torchstone.conformance.packing import packed_bytes
+from torchstone.conformance.tensor_bytes import packed_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -73,7 +73,7 @@ from torchstone.conformance.oracle.perturbation.decompositions import agree, dec
 from torchstone.conformance.oracle.perturbation.rounding import RandomRounding
 from torchstone.conformance.oracle.pytree import leaves_of, map_leaves
 from torchstone.conformance.oracle.tolerances import real_dtype
-from torchstone.conformance.packing import packed_bytes
+from torchstone.conformance.tensor_bytes import packed_bytes
 
 WITHIN = ("within", "some within")
 """The kinds of runs in which the steps of a formula overflow, and those of the program do not."""
