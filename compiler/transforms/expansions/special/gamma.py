@@ -139,7 +139,9 @@ def polygamma(b: Expander, *arguments: Value | int) -> Value:
     factor = factor if n % 2 else -factor
 
     def formula(v: Value) -> Value:
-        return b.mul(const(b, v, factor), _zeta_as_eager(b, const(b, v, n + 1), v))
+        # In float64 up to the product: the factor of a large n is infinite in float32, and zeta is 0 there.
+        wide = b.cast(v, dt.float64)
+        return b.cast(b.mul(const(b, wide, factor), _zeta(b, const(b, wide, n + 1), wide)), v.dtype)
 
     return pointwise(b, formula, x)
 

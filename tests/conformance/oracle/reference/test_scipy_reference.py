@@ -76,6 +76,17 @@ def test_the_incomplete_gamma_functions_have_all_their_digits(name: str, tail: f
         assert finding.outcome is Outcome.MISMATCH, finding
 
 
+@pytest.mark.parametrize(("part", "outcome"), [(2e-6, Outcome.ILL_CONDITIONED), (-1.0, Outcome.MISMATCH)])
+def test_the_few_digits_of_eager_are_not_asked_of_who_is_nearer(part: float, outcome: Outcome) -> None:
+    """Beside its zero at 3.957 eager's y0 has six digits: every run of its formula is as far from SciPy's value."""
+    x = torch.tensor([3.956276669497072], dtype=torch.float64)
+    right = torch.tensor([5.643638824995259e-4], dtype=torch.float64)  # mpmath's
+    eager = torch.special.bessel_y0(x)
+    assert 1e-10 < (right - eager).abs().item() < 1e-9
+    finding = compare(one("special.bessel_y0"), lambda x: eager + part * (right - eager), x)
+    assert finding.outcome is outcome, finding
+
+
 def test_calls_that_have_to_do_with_others_numbers_change_nothing() -> None:
     call = Call("torch.igamma", (Ref("x0"), Ref("x1")), {}, "y")
     others = Call("torch.Tensor.mul_", (Ref("x2"), 2.0), {}, "z")
