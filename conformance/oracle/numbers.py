@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcome
 from torchstone.conformance.oracle.elementwise import (
+    Reference,
     error_bound,
     no_further_than_eager,
     within_reference,
@@ -162,32 +163,15 @@ def _floating(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
     bad = ~within_ulps(b, e, dtype, row.ulps, row.tiny)
     if not bool(bad.any()):
         return _single_rounding(name, expected, actual, leaf) or Finding(Outcome.PASS, evidence={"rule": "same-dtype"})
-    beyond = bad.clone()
+    beyond = bad
     truth, note = reference_of(expected, leaf)
     if truth is None:
-        bad &= ~within_ulps(b, e, dtype, NO_REFERENCE_FACTOR * row.ulps, row.tiny)
+        bad = bad & ~within_ulps(b, e, dtype, NO_REFERENCE_FACTOR * row.ulps, row.tiny)
         rule = f"wider tolerance: {note}"
+        better = torch.zeros_like(bad)
+        bounds = Bounds(bound=NO_REFERENCE_FACTOR * row.ulps * ulp(e.abs(), dtype) + row.tiny, row=row, note=note)
     else:
-        bad &= ~within_reference(b, e, truth, dtype, row)
-        rule = "float64"
-        if bool(bad.any()):
-            truth = with_spread(truth, expected, leaf)
-            bad &= ~within_reference(b, e, truth, dtype, row)
-        if bool(bad.any()) and leaf.effort > Effort.FEW_RUNS:
-            truth = refine_spread(truth, expected, bad, leaf)
-            bad &= ~within_reference(b, e, truth, dtype, row)
-        if bool(bad.any()) and leaf.effort > Effort.FEW_RUNS:
-            truth = eager_nearby(truth, expected, dtype, leaf)
-            bad &= ~within_reference(b, e, truth, dtype, row)
-        if bool(bad.any()) and leaf.effort > Effort.FEW_RUNS:
-            bad &= ~as_in_float32(b, truth, e, dtype, leaf)
-        if bool(bad.any()) and (exact := scipy_reference(truth, leaf)) is not None:
-            bad &= ~within_reference(b, e, exact, dtype, row)
-            rule = "SciPy"
-            truth = exact
-    bounds = Bounds(bound=NO_REFERENCE_FACTOR * row.ulps * ulp(e.abs(), dtype) + row.tiny, row=row, note=note)
-    better = torch.zeros_like(bad)
-    if truth is not None:
+        rule, truth, bad = _by_references(expected, actual, bad, truth, leaf)
         better = beyond & eager_is_further(b, e, truth.values)
         bounds = Bounds(truth.values, truth.spread, error_bound(e, truth, dtype, row), row, note)
     if not bool(bad.any()):
@@ -197,20 +181,60 @@ def _floating(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
             keys = ("where", "index", "expected", "actual", "float64", "float64_error", "eager_error", "count", "of")
             evidence[EAGER_FURTHER] = {"meaning": FURTHER, **{key: shown[key] for key in keys}}
         return Finding(Outcome.PASS, evidence=evidence)
-    if leaf.effort is Effort.FEW_RUNS:
-        return _report(name, expected, actual, bad, bounds, Outcome.MISMATCH, dtype)
-    soft = bad & nan_of_a_kernel(b, e, dtype, row, leaf)
-    if truth is not None and bool((few_digits := bad & ~soft & no_further_than_eager(b, e, truth.values)).any()):
-        soft |= few_digits & ~rounding_reaches(e, truth, leaf)
-    if bool((bad & ~soft).any()):
-        soft |= bad & overflow_order(b, e, bad & ~soft, dtype, row, leaf)
-    if bool((bad & ~soft).any()):
-        soft |= bad & ill_conditioned(b, e, truth, bad & ~soft, dtype, row, leaf)
+    soft = _undecided(expected, actual, bad, truth, leaf)
     hard = bad & ~soft
+    if not bool(hard.any()):
+        return _report(name, expected, actual, soft, bounds, Outcome.ILL_CONDITIONED, dtype)
     if truth is not None and leaf.effort >= Effort.SEARCH and int(hard.sum()) > 1:  # a search ends with the first
         bounds = replace(bounds, strays=strays(e, truth, leaf))
-    outcome = Outcome.MISMATCH if bool(hard.any()) else Outcome.ILL_CONDITIONED
-    return _report(name, expected, actual, hard if bool(hard.any()) else soft, bounds, outcome, dtype)
+    return _report(name, expected, actual, hard, bounds, Outcome.MISMATCH, dtype)
+
+
+def _by_references(
+    expected: Tensor, actual: Tensor, bad: Tensor, truth: Reference, leaf: Leaf
+) -> tuple[str, Reference, Tensor]:
+    """The rule that was asked last, its reference, and which of the ``bad`` numbers no rule finds right.
+
+    The values of float64 come first. Then what there is room for around them is measured, in ways that cost more and
+    more; of a first round the cheap ones. Another formula's values come last.
+    """
+    dtype = leaf.dtype_of(expected)
+    row = tolerance(dtype, leaf.targets)
+    e, b = wide(expected), wide(actual)
+    cheap = (lambda: truth, lambda: with_spread(truth, expected, leaf))
+    thorough = (
+        lambda: refine_spread(truth, expected, bad, leaf),
+        lambda: eager_nearby(truth, expected, dtype, leaf),
+    )
+    for measured in cheap if leaf.effort is Effort.FEW_RUNS else cheap + thorough:
+        truth = measured()
+        bad = bad & ~within_reference(b, e, truth, dtype, row)
+        if not bool(bad.any()):
+            return "float64", truth, bad
+    if leaf.effort is Effort.FEW_RUNS:
+        return "float64", truth, bad
+    bad = bad & ~as_in_float32(b, truth, e, dtype, leaf)
+    if not bool(bad.any()) or (by_scipy := scipy_reference(truth, leaf)) is None:
+        return "float64", truth, bad
+    return "SciPy", by_scipy, bad & ~within_reference(b, e, by_scipy, dtype, row)
+
+
+def _undecided(expected: Tensor, actual: Tensor, bad: Tensor, truth: Reference | None, leaf: Leaf) -> Tensor:
+    """Which of the ``bad`` numbers eager decides no better than the backend: of a first round none is asked about."""
+    soft = torch.zeros_like(bad)
+    if leaf.effort is Effort.FEW_RUNS:
+        return soft
+    dtype = leaf.dtype_of(expected)
+    row = tolerance(dtype, leaf.targets)
+    e, b = wide(expected), wide(actual)
+    soft |= bad & nan_of_a_kernel(b, e, dtype, row, leaf)
+    if truth is not None and bool((few_digits := bad & ~soft & no_further_than_eager(b, e, truth.values)).any()):
+        soft |= few_digits & ~rounding_reaches(e, truth, leaf)
+    if bool((rest := bad & ~soft).any()):
+        soft |= rest & overflow_order(b, e, rest, dtype, row, leaf)
+    if bool((rest := bad & ~soft).any()):
+        soft |= rest & ill_conditioned(b, e, truth, rest, dtype, row, leaf)
+    return soft
 
 
 def _single_rounding(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Finding | None:
