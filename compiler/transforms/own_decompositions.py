@@ -35,6 +35,11 @@ def _isin_of_number(element: float, tests: Tensor, assume_unique: bool = False, 
     return ~found if invert else found
 
 
+def _native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """PyTorch's casts the mask to the gradient's dtype first, which loses numbers of one that is not boolean."""
+    return grad * mask * scale
+
+
 def _affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """theta applied to each place of a grid from -1 to 1: to its coordinates, the last dim first, and 1.
 
@@ -122,6 +127,7 @@ def own_decompositions() -> Mapping[Any, Callable[..., Any]]:
         aten.conv_tbc.default: _conv_tbc,
         aten.isin.Scalar_Tensor: _isin_of_number,
         aten.affine_grid_generator.default: _affine_grid_generator,
+        aten.native_dropout_backward.default: _native_dropout_backward,
         **{
             getattr(packet, name): _window(of)
             for packet, of in windows.items()

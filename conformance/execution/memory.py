@@ -9,8 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.modes import TorchDispatchMode
+from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.compiler._torch.tensors import is_zero_tensor, known_version, storage_key
 from torchstone.conformance.oracle.equality import same_bits, same_numbers
+from torchstone.conformance.oracle.op_traits.execution import UNSAID_WRITES
+from torchstone.conformance.oracle.op_traits.trait import names_of
 from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.program.tensor_storage import copy_tensors, extent
 
@@ -22,32 +27,62 @@ def storage_as_row(tensor: Tensor) -> Tensor:
     return row if storage.nbytes() % 8 else row.view(torch.int64)
 
 
-def writes_counted(program: Callable[..., Any], args: tuple[Tensor, ...]) -> list[bool]:
-    """Whether PyTorch counts a write to each input while eager runs a program on copies of them; of none where eager
-    refuses it. A step that writes the number that is there already is counted, too. A few kernels are not."""
+def known_writes(program: Callable[..., Any], args: tuple[Tensor, ...]) -> list[bool]:
+    """Whether a step of a program writes to each input, be it the number that is there already; of none where eager
+    refuses the program.
+
+    PyTorch counts the writes to a tensor, but for those of a few kernels. What these write to is in their schemas.
+    """
     given = copy_tensors(args)
     before = [known_version(tensor) for tensor in given]
-    with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+    declared = _DeclaredWrites()
+    with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]), declared:
         warnings.simplefilter("ignore")
         try:
             program(*given)
         except Exception:
             return [False] * len(args)
-    return [known_version(tensor) != count for tensor, count in zip(given, before, strict=True)]
+    return [
+        known_version(tensor) != count or (_plain(tensor) and storage_key(tensor) in declared.storages)
+        for tensor, count in zip(given, before, strict=True)
+    ]
+
+
+class _DeclaredWrites(TorchDispatchMode):
+    """Remembers the storages of what ops say that they write to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storages: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        declared = schema_of(func).arguments
+        given = {argument.name: value for argument, value in zip(declared, args, strict=False)} | (kwargs or {})
+        unsaid = {name for op in names_of(func) for name in UNSAID_WRITES.ops.get(op, "").split()}
+        for argument in declared:
+            said = argument.alias_info is not None and argument.alias_info.is_write
+            if said or (argument.name in unsaid and given.get("training")):
+                leaves = tree_leaves(given.get(argument.name))
+                self.storages.update(storage_key(leaf) for leaf in leaves if _plain(leaf))
+        return func(*args, **(kwargs or {}))
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.layout is torch.strided
 
 
 def find_stray_writes(
     before: Sequence[Tensor],
     expected: Sequence[Tensor],
     actual: Sequence[Tensor],
-    counted: Callable[[], Sequence[bool]],
+    known: Callable[[], Sequence[bool]],
 ) -> tuple[list[bool], str, dict[str, Any]]:
     """Compare the memory of the inputs as a backend left it with what eager left, storage by storage, bit for bit.
 
     The three hold the same views of storages of their own: pristine, after eager, after the backend. Returns for each
     input whether its memory is entirely as eager left it, and of memory that eager did not write to and the backend
     did a message (empty when there is none) with its evidence. What eager wrote to is for the judge of values: inputs
-    that hold other bits, and those that ``counted`` names, which is asked where it counts.
+    that hold other bits, and those that ``known`` names, which is asked where it counts.
     """
     settled = [False] * len(before)
     groups: dict[int, list[int]] = {}
@@ -66,7 +101,7 @@ def find_stray_writes(
         for index in changed:
             stray &= ~_bytes_of(before[index])
         if bool(stray.any()):
-            written = counted()
+            written = known()
             for index in (index for index in group if written[index]):
                 stray &= ~_bytes_of(before[index])
         if bool(stray.any()):

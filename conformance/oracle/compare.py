@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.conformance.execution.memory import find_stray_writes, writes_counted
+from torchstone.conformance.execution.memory import find_stray_writes, known_writes
 from torchstone.conformance.execution.verdict import EAGER_FURTHER, Kind, Outcome
 from torchstone.conformance.oracle.ambiguity.factorizations import derivation
 from torchstone.conformance.oracle.ambiguity.infinity_sign import infinity_sign_ambiguity
@@ -77,8 +77,8 @@ def judge(
         warnings.simplefilter("ignore")
         same_form = shape_of(expected.outputs) == shape_of(actual.outputs)
         parts = parts_of(program, args) if seed is None and same_form else []
-        counted = partial(writes_counted, program, args)
-        settled, stray, _ = find_stray_writes(args, expected.inputs, actual.inputs, counted)
+        known = partial(known_writes, program, args)
+        settled, stray, _ = find_stray_writes(args, expected.inputs, actual.inputs, known)
         if len(parts) < 2 or stray or not read_apart(program, parts, settled):
             return _judge_part(program, args, expected, actual, seed, referee)
         findings = []
@@ -257,12 +257,12 @@ def _judge(referee: Referee, expected: Observed, actual: Observed, effort: Effor
         if findings[-1].outcome is Outcome.MISMATCH:
             return findings[-1]
     runs = (referee.pristine, expected.inputs, actual.inputs)
-    settled, stray, evidence = find_stray_writes(*runs, lambda: referee.writes_counted)
+    settled, stray, evidence = find_stray_writes(*runs, lambda: referee.known_writes)
     if stray:
         return Finding(Outcome.MISMATCH, Kind.MUTATION, f"mutated: {stray}", evidence)
     for index in (index for index, done in enumerate(settled) if not done):
         wanted, value = expected.inputs[index], actual.inputs[index]
-        untouched = same_bits(wanted, referee.pristine[index]) and not referee.writes_counted[index]
+        untouched = same_bits(wanted, referee.pristine[index]) and not referee.known_writes[index]
         leaf = Leaf(referee, len(rows) + index, targets, strict=untouched, effort=effort)
         finding = leaf_finding(f"input[{index}]", wanted, value, leaf)
         if finding.kind:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from torchstone.conformance.execution.memory import find_stray_writes, writes_counted
+from torchstone.conformance.execution.memory import find_stray_writes, known_writes
 from torchstone.conformance.execution.repeatability import is_nondeterministic, observe, same_leaves
 from torchstone.conformance.execution.undefined_behavior import SEED
 from torchstone.conformance.execution.verdict import Kind, Outcome
@@ -167,8 +167,8 @@ def _untested(reason: str) -> Finding:
 
 def _stray_writes(case: Case, expected: Observed, actual: Observed) -> Finding | None:
     """A mismatch where the backend wrote to memory that eager leaves alone: that is determined, whatever is drawn."""
-    counted = functools.partial(writes_counted, case.program, case.args)
-    _, message, evidence = find_stray_writes(case.args, expected.inputs, actual.inputs, counted)
+    known = functools.partial(known_writes, case.program, case.args)
+    _, message, evidence = find_stray_writes(case.args, expected.inputs, actual.inputs, known)
     return Finding(Outcome.MISMATCH, Kind.MUTATION, f"mutated: {message}", evidence) if message else None
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import storage_key
-from torchstone.conformance.execution.memory import writes_counted
+from torchstone.conformance.execution.memory import known_writes
 from torchstone.conformance.oracle.ambiguity.phases import AlignPhases, RecordFactors
 from torchstone.conformance.oracle.exactness.nan_sign import keeps_nan_signs
 from torchstone.conformance.oracle.exactness.narrowest_step import CallPrecision, RecordPrecision
@@ -173,9 +173,9 @@ class Referee:
         ]
 
     @functools.cached_property
-    def writes_counted(self) -> list[bool]:
+    def known_writes(self) -> list[bool]:
         """Whether a step of the program writes to each input, be it the number that is there already."""
-        return writes_counted(self.program, self.pristine)
+        return known_writes(self.program, self.pristine)
 
     def _run(
         self,

@@ -51,6 +51,15 @@ def test_affine_grids_of_one_place(size: tuple[int, ...]) -> None:
         torch.testing.assert_close(compile(program, (theta,), "linalg")(theta), program(theta))
 
 
+@pytest.mark.parametrize("grad", [torch.bool, torch.int16, torch.float16, torch.float32])
+def test_a_mask_of_any_dtype_keeps_its_numbers(grad: torch.dtype) -> None:
+    for mask in (torch.bool, torch.int8, torch.float64):
+        args = torch.tensor([1, 0, 1, 1]).to(grad), torch.tensor([3, 1, -2, 0]).to(mask)
+        program = lambda *x: torch.ops.aten.native_dropout_backward(*x, 1.5)  # noqa: E731
+        result = compile(program, args, "linalg")(*args)
+        assert result.dtype == program(*args).dtype and torch.equal(result, program(*args))
+
+
 def test_a_zero_point_that_is_no_integer_is_added_before_it_rounds() -> None:
     args = torch.linspace(-3, 3, 12).view(2, 6), torch.tensor([0.5, 0.3]), torch.tensor([1.25, 2.5])
     program = lambda *x: torch.fake_quantize_per_channel_affine(*x, 0, 0, 15)  # noqa: E731

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,26 @@ def test_a_running_mean_has_the_room_of_the_mean_whose_terms_cancel() -> None:
 
     assert left_with(0, -0.0625).outcome is not Outcome.MISMATCH  # exact, where eager's has lost 1 and -1.5, or one
     assert left_with(1, 2.5).kind == Kind.MUTATION
+
+
+@pytest.mark.parametrize(
+    ("op", "training"), [("native_batch_norm", True), ("native_batch_norm", False), ("_batch_norm_with_update", True)]
+)
+def test_running_statistics_are_written_to_in_training_alone(op: str, training: bool) -> None:
+    """With a momentum of 0 they are what they were: a NaN of other bits is no stray write."""
+    names = ("x", "mean", "variance")
+    mode = (training,) if op == "native_batch_norm" else ()
+    arguments = (Ref("x"), None, None, Ref("mean"), Ref("variance"), *mode, 0.0, 1e-5)
+    program = Program(names, (Call(f"torch.ops.aten.{op}.default", arguments, {}, "y"),), Ref("y"))
+    args = torch.zeros(2, 1), torch.zeros(1), torch.tensor([math.nan])
+
+    def other(*given: Tensor) -> Any:
+        result = program(*given)
+        given[2].view(torch.int32).bitwise_xor_(1)  # a NaN, another one
+        return result
+
+    finding = compare(program, other, *args)
+    assert finding.ok if training else finding.kind == Kind.MUTATION, finding
 
 
 EMPTY_BATCH = torch.zeros(5, 5, 0), torch.linspace(2.0, 7.0, 5), torch.linspace(1.0, 6.0, 5), torch.ones(5)
