@@ -214,7 +214,7 @@ def _by_references(
     if leaf.effort is Effort.FEW_RUNS:
         return "float64", truth, bad
     bad = bad & ~as_in_float32(b, truth, e, dtype, leaf)
-    if not bool(bad.any()) or (by_scipy := scipy_reference(truth, leaf)) is None:
+    if not bool(bad.any()) or (by_scipy := scipy_reference(truth, expected, leaf)) is None:
         return "float64", truth, bad
     return "SciPy", by_scipy, bad & ~within_reference(b, e, by_scipy, dtype, row)
 

@@ -6,49 +6,52 @@ from torchstone.conformance.oracle.op_traits.trait import Names, Trait, each
 
 IN_SCIPY = Trait(
     "Is a function of SciPy",
-    Names.PUBLIC,
+    Names.ATEN,
     each(
-        "digamma polygamma erf erfc erfcx erfinv ndtr ndtri log_ndtr zeta i0 i0e i1 i1e gammaln",
+        "digamma polygamma erf erfc erfinv i0",
         lgamma="gammaln",
-        psi="digamma",
-        bessel_j0="j0",
-        bessel_j1="j1",
-        bessel_y0="y0",
-        bessel_y1="y1",
-        modified_bessel_i0="i0",
-        modified_bessel_i1="i1",
-        modified_bessel_k0="k0",
-        modified_bessel_k1="k1",
-        scaled_modified_bessel_k0="k0e",
-        scaled_modified_bessel_k1="k1e",
+        special_erfcx="erfcx",
+        special_ndtri="ndtri",
+        special_log_ndtr="log_ndtr",
+        special_zeta="zeta",
+        special_i0e="i0e",
+        special_i1="i1",
+        special_i1e="i1e",
+        special_bessel_j0="j0",
+        special_bessel_j1="j1",
+        special_bessel_y0="y0",
+        special_bessel_y1="y1",
+        special_modified_bessel_i0="i0",
+        special_modified_bessel_i1="i1",
+        special_modified_bessel_k0="k0",
+        special_modified_bessel_k1="k1",
+        special_scaled_modified_bessel_k0="k0e",
+        special_scaled_modified_bessel_k1="k1e",
     ),
     reason=(
         "Eager computes some of them with few digits, in float64 too. SciPy's are independent of PyTorch's, and "
         "right to a few ULPs."
     ),
     effect=(
-        "What float64 does not absolve is compared with SciPy's value as well. Given is SciPy's name where it is "
-        "another."
+        "What float64 does not absolve is compared with a float64 run that takes SciPy's values as well. Given is "
+        "SciPy's name where it is another."
     ),
-    read_by=("conformance.oracle.reference.scipy_reference",),
+    read_by=("conformance.oracle.reference.by_scipy",),
     waives=True,
 )
 
 _BY_MPMATH = "mpmath's, of positive numbers up to 1,000; of others SciPy's"
 BY_SCIPY = Trait(
     "Is a formula of functions of SciPy or NumPy",
-    Names.PUBLIC,
+    Names.ATEN,
     each(
         acos="NumPy's",
-        arccos="NumPy's",
         log1p="NumPy's",
         logaddexp="the larger + log1p(exp(the smaller - the larger))",
         logcumsumexp="the same, of all before and each",
-        gammainc=_BY_MPMATH,
-        gammaincc=_BY_MPMATH,
         igamma=_BY_MPMATH,
         igammac=_BY_MPMATH,
-        **{"nn.functional.gelu": "x * ndtr(x); of the approximation, x * expit(2 u) for 0.5 * x * (1 + tanh(u))"},
+        gelu="x * ndtr(x); of the approximation, x * expit(2 u) for 0.5 * x * (1 + tanh(u))",
     ),
     reason=(
         "Eager's GELU adds 1 to a number near -1: it has few digits of the tail, in float64 too. Its acos of a complex "
@@ -58,7 +61,7 @@ BY_SCIPY = Trait(
         "many ULPs as the difference is large."
     ),
     effect="As for the functions of SciPy.",
-    read_by=("conformance.oracle.reference.scipy_reference",),
+    read_by=("conformance.oracle.reference.by_scipy",),
     waives=True,
 )
 

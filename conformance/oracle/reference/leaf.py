@@ -13,7 +13,6 @@ from torchstone.conformance.oracle.elementwise import Reference, within_distance
 from torchstone.conformance.oracle.evidence import inexact
 from torchstone.conformance.oracle.pytree import dense
 from torchstone.conformance.oracle.reference.runs import AMPLIFIED_SCALES, Referee, ReferenceRun
-from torchstone.conformance.oracle.reference.scipy_reference import scipy_values
 from torchstone.conformance.oracle.reference.without_float64 import saturated
 from torchstone.conformance.oracle.tolerances import MAX_BEND, MAX_SPREAD_GROWTH, SPREAD_FACTOR
 from torchstone.conformance.oracle.ulp import precision, ulp, wide
@@ -111,13 +110,14 @@ def with_spread(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference:
     return replace(truth, spread=spread, measured=True)
 
 
-def scipy_reference(truth: Reference, leaf: Leaf) -> Reference | None:
-    """The reference by SciPy's values, of the first and only output of a special function. The spread is one of eager's
-    formula, and says nothing of another."""
-    if leaf.index:
+def scipy_reference(truth: Reference, expected: Tensor, leaf: Leaf) -> Reference | None:
+    """The reference by the float64 run with SciPy's values; None where that is no other. The spread is one of eager's
+    formulas, and says nothing of others."""
+    values = leaf.other(leaf.referee.by_scipy, expected)
+    if values is None:
         return None
-    values = scipy_values(leaf.referee.program, leaf.referee.args(), truth.values)
-    return None if values is None else replace(truth, values=values, spread=torch.zeros_like(truth.spread), smooth=None)
+    values = saturated(values, leaf.dtype_of(expected))
+    return replace(truth, values=values, spread=torch.zeros_like(truth.spread), smooth=None)
 
 
 def spread_of(values: Tensor, runs: list[Tensor]) -> Tensor:

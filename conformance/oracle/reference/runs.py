@@ -39,6 +39,7 @@ from torchstone.conformance.oracle.perturbation.rounding import CheckedDecomposi
 from torchstone.conformance.oracle.perturbation.subnormals import FlushSubnormals
 from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
+from torchstone.conformance.oracle.reference.by_scipy import BySciPy
 from torchstone.conformance.oracle.reference.documented_formulas import ByDocumentedFormulas
 from torchstone.conformance.oracle.reference.dtype_defaults import RecordOperands
 from torchstone.conformance.oracle.reference.limits import LimitsAtInfinity
@@ -294,6 +295,13 @@ class Referee:
     def by_formulas(self) -> ReferenceRun:
         """The float64 run by the documented formulas of those functions whose eager kernels lose or make a NaN."""
         return self.twin_run(ByDocumentedFormulas())
+
+    @functools.cached_property
+    def by_scipy(self) -> ReferenceRun:
+        """The float64 run with SciPy's values of special functions; without results where the program has none."""
+        mode = BySciPy()
+        run = self.twin_run(mode)
+        return run if mode.found else ReferenceRun([], "no function of SciPy's")
 
     @functools.cached_property
     def rounded_runs(self) -> list[ReferenceRun]:

@@ -16,65 +16,64 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.tensors import storage_key
+from torchstone.compiler._torch.modes import ComputingMode
 from torchstone.conformance.oracle.op_traits.references import BY_SCIPY, IN_SCIPY
-from torchstone.conformance.oracle.op_traits.trait import Implementations
+from torchstone.conformance.oracle.op_traits.trait import Implementations, names_of
 from torchstone.conformance.oracle.tolerances import SCIPY_TOLERANCE
 from torchstone.conformance.oracle.ulp import wide
-from torchstone.conformance.program.literals import Ref
-from torchstone.conformance.program.program import Call, Program
 
 MPMATH_DIGITS = 30
 MPMATH_LARGEST, MPMATH_MOST = 1000.0, 4096
 """Up to which operands, and for how many numbers, mpmath is asked: a millisecond each."""
 
 
-def scipy_values(program: Program, args: tuple[Tensor, ...], values: Tensor) -> Tensor | None:
-    """``values``, the result of the float64 run, with SciPy's in their places where it has the same function.
+class BySciPy(ComputingMode):
+    """Runs what is inside it with SciPy's values of the functions that it has.
 
-    Where they are NaN too: eager's kernel gave up there.
+    Where SciPy means another function, at a pole or an edge, eager's stay; not where eager's are NaN: its kernel gave
+    up there.
     """
-    call = _alone(program, args)
-    if call is None:
-        return None
-    function = _function(call.target.removeprefix("torch.").removeprefix("Tensor.").removeprefix("special."))
-    own = function in _FORMULAS.functions.values()
-    if function is None or (not own and (call.kwargs or values.is_complex())):
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+        """Whether any of the functions was called."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        given = dict(kwargs or {})
+        exact = _exact(func, args, {name: value for name, value in given.items() if name != "out"})
+        out = func(*args, **given)
+        if exact is None or exact.shape != out.shape or exact.is_complex() != out.is_complex():
+            return out
+        self.found = True
+        close = torch.abs(exact - out) <= SCIPY_TOLERANCE * exact.abs().clamp(min=1.0)
+        return out.copy_(torch.where(close | torch.isnan(out), exact, out))
+
+
+def _exact(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """What SciPy gives for a call of an operator; None where it has no such function."""
+    function, known = _FORMULAS.of(func), IN_SCIPY.holds(func)
+    operands = [arg for arg in args if isinstance(arg, Tensor)]
+    is_complex = any(tensor.is_complex() for tensor in operands)
+    if function is None and (not known or kwargs or is_complex):
         return None
     with np.errstate(all="ignore"):
-        out = function(*(_array(v) for v in program.fill(call.args, args)), **call.kwargs)
-    exact = torch.from_numpy(np.array(out, dtype=np.complex128 if values.is_complex() else np.float64))
-    if exact.shape != values.shape:
-        return None
-    close = torch.abs(exact - values) <= SCIPY_TOLERANCE * exact.abs().clamp(min=1.0)
-    return torch.where(close | torch.isnan(values), exact, values)
+        out = (function or _of_scipy(func))(*map(_array, args), **kwargs)
+    return torch.from_numpy(np.array(out, dtype=np.complex128 if is_complex else np.float64))
 
 
-def _alone(program: Program, args: tuple[Tensor, ...]) -> Call | None:
-    """The call of inputs that gives the result, if no other call is given any of their memory, or the result."""
-    (call,) = [call for call in program.calls if Ref(call.result) == program.outputs] or [None]
-    memory = {name: storage_key(tensor) for name, tensor in zip(program.inputs, args, strict=True)}
-    own = {ref.name for ref in call.refs()} if call is not None else set()
-    others = {ref.name for each in program.calls if each is not call for ref in each.refs()}
-    if call is None or not own <= memory.keys() or call.result in others:
-        return None
-    return None if {memory[name] for name in own} & {memory.get(name) for name in others} else call
+def _of_scipy(func: Any) -> Callable[..., Any]:
+    import scipy.special  # a second, and only for cases that need it
+
+    own = next(name for name in names_of(func) if name in IN_SCIPY.ops)
+    function: Callable[..., Any] = getattr(scipy.special, IN_SCIPY.ops[own] or own)
+    return function
 
 
 _FORMULAS: Implementations[Callable[..., Any]] = Implementations(BY_SCIPY)
 
 
-def _function(name: str) -> Callable[..., Any] | None:
-    """What computes a function of PyTorch by SciPy's, on arrays."""
-    if not IN_SCIPY.has(name):
-        return _FORMULAS.get(name)
-    import scipy.special  # a second, and only for cases that need it
-
-    function: Callable[..., Any] = getattr(scipy.special, IN_SCIPY.ops[name] or name)
-    return function
-
-
-@_FORMULAS.register("nn.functional.gelu")
+@_FORMULAS.register("gelu")
 def _gelu(x: Any, *, approximate: str = "none") -> Any:
     import scipy.special
 
@@ -83,7 +82,7 @@ def _gelu(x: Any, *, approximate: str = "none") -> Any:
     return x * scipy.special.expit(2.0 * math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))
 
 
-@_FORMULAS.register("acos", "arccos")
+@_FORMULAS.register("acos")
 def _acos(x: Any) -> Any:
     return np.arccos(x)
 
@@ -107,12 +106,12 @@ def _logcumsumexp(x: Any, dim: int) -> Any:
     return np.moveaxis(np.stack(list(rows)), 0, dim) if x.size else x
 
 
-@_FORMULAS.register("igamma", "gammainc")
+@_FORMULAS.register("igamma")
 def _lower_gamma(a: Any, x: Any) -> Any:
     return _incomplete_gamma(a, x, lower=True)
 
 
-@_FORMULAS.register("igammac", "gammaincc")
+@_FORMULAS.register("igammac")
 def _upper_gamma(a: Any, x: Any) -> Any:
     return _incomplete_gamma(a, x, lower=False)
 
