@@ -206,6 +206,18 @@ def _modes(given: Mapping[str, Any]) -> str | None:
     return "grid_sampler: eager does not look at the number of a mode, and of one that there is not it writes no result"
 
 
+@_RULES.register("grid_sampler_2d_backward", "grid_sampler_3d_backward")
+def _sampled_places(given: Mapping[str, Any]) -> str | None:
+    grid, sizes = given["grid"], torch.tensor(given["input"].shape[:1:-1])  # a place names the last dim first
+    bilinear_2d = grid.shape[-1] == 2 and given["interpolation_mode"] == 0
+    if grid.element_size() > 2 and not (bilinear_2d and given["padding_mode"]):
+        return None
+    places = ((grid.double() + 1.0) * sizes).to(grid.dtype)
+    if bool(torch.isfinite(places).all()):
+        return None
+    return "grid_sampler: eager's gradient makes an index of a place that is no finite number, and may write anywhere"
+
+
 @_RULES.register("binomial")
 def _counts(given: Mapping[str, Any]) -> str | None:
     return "binomial: eager does not return for a count of NaN" if bool(given["count"].isnan().any()) else None

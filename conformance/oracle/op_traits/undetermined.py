@@ -116,6 +116,8 @@ UNDEFINED_BEHAVIOR = Trait(
         logit_backward="an eps of NaN",
         grid_sampler_2d="a mode that there is none of: the result is memory that nobody wrote to",
         grid_sampler_3d="as grid_sampler_2d",
+        grid_sampler_2d_backward="a place that is no finite number, of 16 bits or where it is clipped or reflected",
+        grid_sampler_3d_backward="a place that is no finite number, of 16 bits",
         special_chebyshev_polynomial_v="a degree n whose 2 n + 1 is none of 64 bits",
         special_chebyshev_polynomial_w="as special_chebyshev_polynomial_v",
         special_shifted_chebyshev_polynomial_v="as special_chebyshev_polynomial_v",
@@ -158,8 +160,9 @@ CALLS_UNDEFINED_BEHAVIOR = Trait(
         """
         _segment_reduce histogramdd ctc_loss nn.functional.ctc_loss nn.functional.batch_norm
         nn.functional.embedding_bag nn.functional.grouped_mm logit special.logit fake_quantize_per_channel_affine
-        nn.functional.multilabel_margin_loss grid_sampler special.chebyshev_polynomial_v special.chebyshev_polynomial_w
-        special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w fft.irfft2 fft.irfftn det logdet
+        nn.functional.multilabel_margin_loss grid_sampler nn.functional.grid_sample special.chebyshev_polynomial_v
+        special.chebyshev_polynomial_w special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w
+        fft.irfft2 fft.irfftn det logdet
         slogdet inverse pinverse svd qr lu lu_solve orgqr matrix_exp svd_lowrank pca_lowrank norm nn.functional.pad
         """,
         lstm="oneDNN's kernel does not look at sizes that PyTorch's own refuses",

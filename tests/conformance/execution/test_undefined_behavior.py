@@ -152,6 +152,33 @@ def test_a_mode_that_there_is_none_of_is_undefined(function: str, modes: tuple[i
 
 
 @pytest.mark.parametrize(
+    ("dtype", "padding", "place", "undefined"),
+    [
+        ("float32", "border", math.nan, True),
+        ("float64", "reflection", math.inf, True),
+        ("float32", "border", 1e9, False),
+        ("float32", "zeros", math.nan, False),
+        ("float16", "zeros", 65504.0, True),
+        ("bfloat16", "zeros", 65504.0, False),
+    ],
+)
+def test_a_gradient_at_a_place_that_is_no_finite_number_is_undefined(
+    dtype: str, padding: str, place: float, undefined: bool
+) -> None:
+    """Eager's gradient of the first two ends the process."""
+    calls = (
+        Call("torch.Tensor.detach", (Ref("x"),), {}, "free"),
+        Call("torch.Tensor.requires_grad_", (Ref("free"),), {}, "leaf"),
+        Call("torch.nn.functional.grid_sample", (Ref("leaf"), Ref("grid"), "bilinear", padding, False), {}, "y"),
+        Call("torch.autograd.grad", ([Ref("y")], [Ref("leaf")], [Ref("cotangent")]), {}, "z"),
+    )
+    x = torch.ones(1, 1, 5, 5, dtype=getattr(torch, dtype))
+    inputs = {"x": x, "grid": x.new_full((1, 1, 40, 2), place), "cotangent": x.new_ones(1, 1, 1, 40)}
+    case = Case(Program(tuple(inputs), calls, Ref("z")), inputs, "test", "grid_sample", dtype)
+    assert ("may write anywhere" in undefined_behavior(case)) == undefined
+
+
+@pytest.mark.parametrize(
     "target", ["torch.linalg.inv", "torch.inverse", "torch.linalg.svdvals", "torch.ops.aten.linalg_qr"]
 )
 def test_of_a_matrix_that_is_not_finite_nothing_is_guaranteed(target: str) -> None:
