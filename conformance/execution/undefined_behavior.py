@@ -202,7 +202,7 @@ MODES = 3
 @_RULES.register("grid_sampler_2d", "grid_sampler_3d")
 def _modes(given: Mapping[str, Any]) -> str | None:
     if all(given[name] in range(MODES) for name in ("interpolation_mode", "padding_mode")):
-        return None
+        return _sampled_places(given) if given["grid"].shape[-1] == 3 else None
     return "grid_sampler: eager does not look at the number of a mode, and of one that there is not it writes no result"
 
 
@@ -215,7 +215,7 @@ def _sampled_places(given: Mapping[str, Any]) -> str | None:
     places = ((grid.double() + 1.0) * sizes).to(grid.dtype)
     if bool(torch.isfinite(places).all()):
         return None
-    return "grid_sampler: eager's gradient makes an index of a place that is no finite number, and may write anywhere"
+    return "grid_sampler: eager makes an index of a place that is no finite number; its gradient may write anywhere"
 
 
 @_RULES.register("binomial")

@@ -178,6 +178,15 @@ def test_a_gradient_at_a_place_that_is_no_finite_number_is_undefined(
     assert ("may write anywhere" in undefined_behavior(case)) == undefined
 
 
+@pytest.mark.parametrize(("dtype", "undefined"), [("bfloat16", True), ("float32", False)])
+def test_a_place_in_three_dims_that_is_no_number_is_undefined_in_16_bits(dtype: str, undefined: bool) -> None:
+    call = Call("torch.nn.functional.grid_sample", (Ref("x"), Ref("grid")), {"align_corners": False}, "y")
+    x = torch.ones(1, 1, 2, 2, 2, dtype=getattr(torch, dtype))
+    inputs = {"x": x, "grid": x.new_full((1, 1, 1, 4, 3), math.nan)}
+    case = Case(Program(("x", "grid"), (call,), Ref("y")), inputs, "test", "grid_sample", dtype)
+    assert bool(undefined_behavior(case)) == undefined
+
+
 @pytest.mark.parametrize(
     "target", ["torch.linalg.inv", "torch.inverse", "torch.linalg.svdvals", "torch.ops.aten.linalg_qr"]
 )
