@@ -150,6 +150,8 @@ def _batch_norm(
             raise b.unsupported("inference without running statistics")
         average, spread = known
     rstd = b.rsqrt(b.add(spread, const(b, spread, eps)))
+    if training and eps == 0:  # where all numbers are one, eager's is 0, not infinite
+        rstd = b.select(b.eq(spread, const(b, spread, 0)), const(b, rstd, 0), rstd)
     if not training and weight is not None and bias is not None:
         parameters = (b.cast(v, values.dtype) for v in (weight, bias))
         (out,) = b.emit("batch_norm", values, *parameters, average, spread, eps=eps, dim=1)

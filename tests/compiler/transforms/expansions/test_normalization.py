@@ -48,6 +48,17 @@ def test_of_no_elements_the_mean_is_0_and_the_deviation_nan(agrees: Callable[...
     agrees(lambda x: torch.native_group_norm(x, None, None, 5, 2, 0, 1, 0.25), torch.empty(5, 2, 0))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_batch_of_one_number_without_eps_is_its_bias(agrees: Agrees, rows: int, dtype: torch.dtype) -> None:
+    """Eager takes 0 for 1 / sqrt(0) of a variance of 0 and no eps."""
+    x = torch.tensor([[-2.0, 1.0]]).expand(rows, 2).contiguous().to(dtype)
+    x[-1, 1] += rows - 1
+    weight, bias = torch.tensor([[-4.5, 2.0], [-7.5, 0.5]]).to(dtype)
+    for eps in (0.0, 1e-5):
+        agrees(lambda x, w, b, eps=eps: torch.native_batch_norm(x, w, b, None, None, True, 0.1, eps), x, weight, bias)
+
+
 def test_groups_of_fewer_than_no_positions_are_refused() -> None:
     with pytest.raises(Unsupported, match="groups of -2 positions"):
         compile(lambda x: torch.native_group_norm(x, None, None, 0, 2, -2, 1, 0.25), (torch.empty(0, 2, 3),), "linalg")
