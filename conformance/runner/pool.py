@@ -37,10 +37,9 @@ STARTUP_SECONDS = 300.0
 STARTUP_DEATHS = 3
 TICK_SECONDS = 0.2
 DYING_SECONDS = 30.0  # for news of a worker whose channel has closed: the fork server may be busy importing
-MAX_LOSSES = (
-    3  # a case under which the fork server died so often, or a worker before it had begun the case, is to blame;
-)
-# and one whose worker the system killed so often for want of memory is given up
+MAX_LOSSES = 3
+"""A case under which the fork server died so often, or a worker before it had begun the case, is to blame; one whose
+worker the system killed so often for want of memory is given up."""
 LAST = 3
 """How many of the cases before a death its evidence names, as long as nobody has looked for those that matter."""
 GIB = 1 << 30
