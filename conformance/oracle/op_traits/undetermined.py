@@ -63,7 +63,7 @@ LOSES_NAN = Trait(
     Names.ATEN,
     each(
         "_scaled_dot_product_flash_attention_for_cpu native_group_norm native_layer_norm multi_margin_loss "
-        "multilabel_margin_loss_forward",
+        "multilabel_margin_loss_forward addmm addbmm baddbmm addmv",
         **rounding.RECURRENCE.ops,
     ),
     reason=(
@@ -71,7 +71,8 @@ LOSES_NAN = Trait(
         "is masked entirely, and multiplies the -inf of a causal mask by the scale: one of 0, or below, makes NaN. "
         "The polynomials of NaN, from degree 2 on, leave their loop before its first step and "
         "return a variable that was never set. The mean that a norm of no elements returns is 0 / 0, and 0 in eager. "
-        "A margin loss adds up max(0, margin - difference), and leaves out in eager what is not above 0."
+        "A margin loss adds up max(0, margin - difference), and leaves out in eager what is not above 0. A "
+        "library for products of matrices takes no notice of an alpha of NaN, depending on their sizes."
     ),
     effect=(
         "Where the documented formula gives NaN and eager does not, a backend's NaN is ill-conditioned, not a "

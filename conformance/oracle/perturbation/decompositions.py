@@ -49,11 +49,12 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 def agree(left: Any, right: Any, lost: float = 0.0) -> bool:
     """Whether a decomposition computes what the op does: some are wrong for complex numbers or odd layouts. ``lost``:
-    what the op's own float64 may be off by, relative to the largest of its numbers."""
+    what the op's own float64 may be off by, relative to the largest of its numbers, or to 1, which is the height of a
+    wave, where all of them lie beside its zeros."""
     pairs = zip(leaves_of(left), leaves_of(right), strict=True)
     relative, absolute = FORMULA_TOLERANCE
     return all(
-        a.shape == b.shape and a.dtype == b.dtype and close(a, b, relative, absolute + (lost and lost * _largest(b)))
+        a.shape == b.shape and a.dtype == b.dtype and close(a, b, relative, absolute + lost * max(_largest(b), 1.0))
         for a, b in pairs
         if isinstance(a, Tensor)
     )

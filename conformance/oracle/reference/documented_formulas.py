@@ -6,6 +6,8 @@
 - The orthogonal polynomials of NaN, from degree 2 on, leave their loop before its first step and return a variable
   that was never set.
 - A margin loss is a sum of ``max(0, margin - difference)``. The kernel adds what is above 0, which NaN is not.
+- The libraries for products of matrices take no notice of an alpha of NaN, depending on the sizes: MKL adds the product
+  of two matrices of 13 by 13 as it is.
 - The mean of no elements is 0 / 0, and so it is by ``torch.mean``. A layer norm or a group norm returns 0.
 
 Their results there are no function of the inputs. A number elsewhere is judged by eager, as ever.

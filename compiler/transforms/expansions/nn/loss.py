@@ -157,16 +157,17 @@ def multilabel_margin_loss_backward(
 def soft_margin_loss_backward(b: Expander, gradient: Value, x: Value, y: Value, reduction: int) -> Value:
     """-gradient y z / (1 + z) with z = e**(-x y), over the number of elements for the mean: Loss.cpp, step by step.
 
-    PyTorch's decomposition subtracts 1 from a sigmoid, which cancels.
+    PyTorch's decomposition subtracts 1 from a sigmoid, which cancels. In z eager negates y in its own dtype: integers
+    wrap.
     """
     count = tensor(b, product(x.shape) if reduction == _MEAN else 1, opmath(b.type.dtype))
     scale = b.neg(b.div(tensor(b, 1, count.dtype), count))
 
-    def step(g: Value, x: Value, y: Value, scale: Value) -> Value:
-        z = b.exp(b.mul(b.neg(y), x))
+    def step(g: Value, x: Value, y: Value, negated: Value, scale: Value) -> Value:
+        z = b.exp(b.mul(negated, x))
         return b.mul(b.div(b.mul(b.mul(y, z), scale), b.add(z, const(b, z, 1))), g)
 
-    return stepwise(b, step, gradient, x, y, scale)
+    return stepwise(b, step, gradient, x, y, b.neg(y), scale)
 
 
 @expands("aten.smooth_l1_loss_backward.default")

@@ -109,6 +109,13 @@ def test_a_loss_of_two_dtypes_has_the_one_that_eager_gives(
     agrees(lambda x, y: fn(x, y, reduction=reduction), x.to(one), x.flip(0).to(other))
 
 
+@pytest.mark.parametrize("target", [torch.uint8, torch.int8, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_target_of_integers_is_negated_as_such(agrees: Agrees, dtype: torch.dtype, target: torch.dtype) -> None:
+    x, y = torch.tensor([-0.5, 0.25, 2.0, -3.0]).to(dtype), torch.tensor([3, 1, 0, 2]).to(target)
+    agrees(lambda g, x, y: torch.ops.aten.soft_margin_loss_backward(g, x, y, 0), torch.ones_like(x), x, y)
+
+
 @pytest.mark.parametrize("reduction", ["none", "mean"])
 @pytest.mark.parametrize("one, other", OTHERS)
 def test_a_binary_cross_entropy_of_weights_of_another_dtype(

@@ -144,6 +144,15 @@ def test_polynomials_of_degrees_that_leave_an_angle_no_digits_are_as_uncertain_a
         assert (found is not Outcome.MISMATCH) == right, (place, found)
 
 
+@pytest.mark.parametrize(("answer", "right"), [(-1.0, True), (1.5, False)])
+def test_beside_a_zero_they_are_so_too(answer: float, right: bool) -> None:
+    args = (torch.tensor([0.5]), torch.tensor([2**31 - 1], dtype=torch.int32))
+    call = Call("torch.special.chebyshev_polynomial_v", (Ref("x"), Ref("n")), {}, "r")
+    program = Program(("x", "n"), (call,), Ref("r"))
+    found = judge(program, args, Observed(program(*args), args), Observed(torch.tensor([answer]), args))
+    assert (found.outcome is not Outcome.MISMATCH) == right, found
+
+
 @pytest.mark.parametrize("op", ["sum", "cumsum"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
 def test_integers_that_are_added_up_as_floating_numbers_may_be_in_another_order(op: str, dtype: torch.dtype) -> None:

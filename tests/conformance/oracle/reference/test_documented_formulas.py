@@ -47,6 +47,16 @@ def test_polynomials_of_nan(name: str) -> None:
     assert put((1, NAN), (4, NAN), (5, NAN)) is not Outcome.MISMATCH
 
 
+@pytest.mark.parametrize("size", [2, 13])
+def test_products_times_an_alpha_of_nan(size: int) -> None:
+    """Eager's library adds a product of 13 by 13 as it is. By the formula all is NaN; else NaN is wrong."""
+    args = torch_rand(size, size), torch_rand(size, size, seed=1), torch_rand(size, size, seed=2)
+    for alpha, outcome in ((NAN, True), (2.0, False)):
+        calls = (Call("torch.addmm", tuple(Ref(f"x{i}") for i in range(3)), {"alpha": alpha}, "y"),)
+        finding = compare(Program(("x0", "x1", "x2"), calls, Ref("y")), lambda x, *_: torch.full_like(x, NAN), *args)
+        assert (finding.outcome is not Outcome.MISMATCH) is outcome, finding
+
+
 @pytest.mark.parametrize("length", [6, 64])
 def test_attention_of_nan(length: int) -> None:
     query, key = QUERY.clone(), torch_rand(1, 1, length, 8, seed=1)
