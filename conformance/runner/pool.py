@@ -355,8 +355,9 @@ class Pool:
         """Judge the case that a worker died of, or have it tried again."""
         task = slot.queue.popleft()
         killed = outcome is Outcome.CRASH and code == -signal.SIGKILL and why.startswith("killed by")
-        unjudged = outcome is Outcome.TIMEOUT and stage is Stage.COMPARE
-        is_final = killed or task.once or (unjudged and self.limits.judging < self.limits.timeout)
+        unjudged = stage is Stage.COMPARE and outcome in (Outcome.TIMEOUT, Outcome.OOM)
+        late = unjudged and outcome is Outcome.TIMEOUT
+        is_final = killed or task.once or (late and self.limits.judging < self.limits.timeout)
         if killed and self._out_of_memory():
             outcome = Outcome.OOM if slot.largest > self.limits.memory // 2 else Outcome.UNTESTED
             held = f"{format_bytes(slot.largest)} of the {format_bytes(self.limits.memory)} it may take"
@@ -369,7 +370,8 @@ class Pool:
             why += " (by hand, or by itself)"
         elif unjudged:
             outcome = Outcome.UNTESTED
-            why = f"the backend answered, and judging it took over {self.limits.judging:g} s in all"
+            took = f"over {self.limits.judging:g} s in all" if late else f"too much: {why}"
+            why = f"the backend answered, and judging it took {took}"
         if task.first is None:
             task.before = tuple(slot.previous_cases)
         evidence = told | {AFTER: slot.previous_cases[-LAST:]}

@@ -30,6 +30,8 @@ STRAIGHT = 8
 """In the first so many steps every other one goes where a straight line would have the number, and does not halve."""
 BUDGET = 800
 """How many runs are made for one result, all its elements together."""
+MOST_NUMBERS = 1 << 27
+"""How many numbers the runs of one search may hold, a gigabyte: of large results there are fewer runs."""
 DENSITIES = (256, MAX_SPACING_RATIO / 64), (1024, MAX_SPACING_RATIO / 4), (4096, MAX_SPACING_RATIO)
 """How many runs the density is taken from, and how far from them, in their spacing, a number may be. With four times as
 many runs the spacing is a quarter and a gap as wide as before: so the few tell most gaps, and the many are asked of
@@ -83,10 +85,17 @@ def between_runs(
     if len(samples.rows) < 2 or actual.is_complex():
         return torch.zeros_like(wanted)
     search = _Search(samples, actual.reshape(-1), actual.abs().reshape(-1), dtype, row, leaf.effort)
-    for element in (wanted & torch.isfinite(actual)).reshape(-1).nonzero().reshape(-1).tolist():
+    left = (wanted & torch.isfinite(actual)).reshape(-1)
+    while True:
+        distance = search.distance()
+        met = left & (distance <= search.unit)
+        found, left = found | met, left & ~met
+        if samples.spent or not bool(left.any()):
+            break
+        element = int(torch.where(left, distance / search.unit, -1.0).argmax())
         if not search.between(element):
             break
-        found[element] = True
+        found[element], left[element] = True, False
     return found.reshape(wanted.shape)
 
 
@@ -127,7 +136,12 @@ class _Samples:
     @property
     def spent(self) -> bool:
         """Whether as many runs have been made as there may be."""
-        return self.taken >= BUDGET
+        return self.taken >= BUDGET or len(self.rows) >= self.most_runs
+
+    @property
+    def most_runs(self) -> int:
+        """How many runs a search may hold."""
+        return MOST_NUMBERS // max(1, self.rows[0].numel())
 
 
 class _Search:
@@ -186,7 +200,7 @@ class _Search:
         found = torch.zeros_like(wanted)
         elements = wanted.nonzero().reshape(-1).tolist()
         for count, room in self.densities:
-            rows = self._rows(elements, count)
+            rows = self._rows(elements, min(count, self.samples.most_runs))
             numbers = {element: float(self.wanted[element]) for element in elements}
             if rows is None or any(_beyond(numbers[element], rows[element]) for element in elements):
                 return torch.zeros_like(wanted)

@@ -46,7 +46,21 @@ class SlowOracle(Torture):
         from torchstone.conformance.program.program import Program
 
         runs = iter(range(9))
-        Program.__call__ = lambda self, *tensors: time.sleep(60) if next(runs) else tensors[0] + tensors[0]
+        Program.__call__ = lambda program, *tensors: self.judge() if next(runs) else tensors[0] + tensors[0]
+
+    def judge(self):
+        time.sleep(60)
 
     def compile(self, fn, args):
         return lambda *tensors: tensors[0] * 2 + 0.3
+
+
+class HungryOracle(SlowOracle):
+    """As ``SlowOracle``, but of memory: a gigabyte."""
+
+    name = "hungry-oracle"
+
+    def judge(self):
+        held = bytes(range(256)) * (1 << 22)
+        time.sleep(60)
+        return held

@@ -120,6 +120,13 @@ def test_the_time_that_the_oracle_takes_is_not_the_backends(monkeypatch):
     assert "answered, and judging it took over 60 s in all" in verdict.message
 
 
+def test_nor_is_the_memory():
+    with Pool("torture_eager:HungryOracle", memory=700 << 20) as pool:
+        verdict = pool.verdict(torture_case("obey"))
+    assert (verdict.outcome, verdict.stage) == (Outcome.UNTESTED, Stage.COMPARE)
+    assert "answered, and judging it took too much: resident memory" in verdict.message
+
+
 def test_judging_may_have_less_time_than_a_backend():
     with Pool("torture_eager:SlowOracle", judging=1.0) as pool:
         verdict = pool.verdict(torture_case("obey"))

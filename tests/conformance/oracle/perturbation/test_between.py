@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 
 from tests.conformance.oracle.test_compare import X, compare, one, several
-from torchstone.conformance.program.program import Ref
+from torchstone.conformance.oracle.perturbation import search
+from torchstone.conformance.program.program import Call, Program, Ref
 
 EQUAL = torch.full((125,), -8.4784)
 
@@ -43,3 +47,27 @@ def test_between_the_two_sides_of_a_jump_there_is_nothing() -> None:
     x = torch.tensor([1.3498588])
     for program, given, outcome in ((jump, 0.5, "mismatch"), (wave, 1.02, "ill-conditioned"), (wave, 1.2, "mismatch")):
         assert compare(program, lambda x, given=given: torch.tensor([given]), x).outcome == outcome, (program, given)
+
+
+def test_a_search_holds_no_more_numbers_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are one sum, of terms that cancel, times a number: one run that gives one of them gives the others."""
+    held, add = [0], search._Samples._add
+
+    def counted(samples: search._Samples, *run: Any) -> Tensor | None:
+        row = add(samples, *run)
+        held.append(sum(row.numel() for row in samples.rows))
+        return row
+
+    monkeypatch.setattr(search._Samples, "_add", counted)
+    monkeypatch.setattr(search, "MOST_NUMBERS", 200 * 100)
+    calls = (
+        Call("torch.exp", (Ref("x1"),), {}, "terms"),
+        Call("torch.dot", (Ref("terms"), Ref("x2")), {}, "total"),
+        Call("torch.mul", (Ref("x0"), Ref("total")), {}, "products"),
+    )
+    program = Program(("x0", "x1", "x2"), calls, Ref("products"))
+    factors = torch.linspace(1.0, 2.0, 200, dtype=torch.float64)
+    terms = torch.tensor([30.1, 30.1, 0.0], dtype=torch.float64), torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64)
+    for total, outcome in ((1.0004, "ill-conditioned"), (1.4, "mismatch")):
+        assert compare(program, lambda x, *_, by=total: x * by, factors, *terms).outcome == outcome
+    assert 200 * 50 < max(held) <= 200 * 100
