@@ -128,7 +128,8 @@ class RandomRounding(ComputingMode):
         if uneven and self.draws is None:
             size = size * (0.75 + 0.5 * torch.rand(value.shape, generator=self.generator, dtype=torch.float64))
         if value.is_complex():
-            moved = value + value.abs() * size * torch.complex(self._sides(value), self._sides(value))
+            sides = self._sides(value), self._sides(value)
+            moved = value + value.abs() * size * torch.complex(*sides)
         else:
             moved = value * (1.0 + size * self._sides(value))
         finite = torch.isfinite(value)
@@ -136,7 +137,13 @@ class RandomRounding(ComputingMode):
         if bool(beyond.any()):  # float64's own largest numbers go down only, by sizes that tell two of them apart
             size = size * (0.25 + torch.rand(value.shape, generator=self.generator, dtype=torch.float64))
             moved = torch.where(beyond, value * (1.0 - size), moved)
-        return torch.where(finite, moved, value)
+        stays = value
+        if value.is_complex() and not bool(finite.all()):  # beside an infinity the other part rounds by itself
+            parts = (
+                (part, part * (1.0 + size * side)) for part, side in zip((value.real, value.imag), sides, strict=True)
+            )
+            stays = torch.complex(*(torch.where(torch.isfinite(part), other, part) for part, other in parts))
+        return torch.where(finite, moved, stays)
 
     def _round(self, value: Any, inexact: Tensor | None = None) -> Any:
         """A number as the dtype may have it; ``inexact`` is where it has been rounded although it has few digits."""

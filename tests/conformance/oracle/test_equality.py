@@ -75,3 +75,10 @@ def test_beside_a_nan_the_other_part_of_a_complex_number_has_its_own_room(off: f
     wrong = torch.complex(torch.full((401,), off).where(torch.arange(401) == 400, 0.0), torch.zeros(401))
     finding = compare(one("cumsum", X, 0), lambda x: scan + wrong, x)
     assert (finding.outcome is not Outcome.MISMATCH) is right, finding
+
+
+@pytest.mark.parametrize(("off", "right"), [(1e-12, True), (-1e-12, True), (1e-9, False)])
+def test_beside_an_infinity_a_sum_has_the_room_of_its_order(off: float, right: bool) -> None:
+    x = torch.tensor([complex(part, math.inf) for part in (-5.827, -1.605, -2.972)] * 40, dtype=torch.complex128)
+    finding = compare(one("sum", X), lambda x: x.sum() + off, x)
+    assert (finding.outcome is not Outcome.MISMATCH) is right, finding
