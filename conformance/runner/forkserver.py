@@ -33,12 +33,10 @@ from torchstone.conformance.runner import cleanup, worker
 from torchstone.conformance.runner.cleanup import remove_folder
 
 MESSAGE = 1 << 16
-FORKS_BEFORE_PRELOAD = (
-    4  # who needs so many workers sees failures, and the imports that they take are better made here, once
-)
-POLL_MILLISECONDS = (
-    1000  # milliseconds after which it looks whether the runner is still there, should its end be held by others
-)
+FORKS_BEFORE_PRELOAD = 4
+"""Who needs so many workers sees failures, and the imports that they take are better made here, once."""
+POLL_MILLISECONDS = 1000
+"""After which it looks whether the runner is still there, should its end be held by others."""
 
 
 class ForkServer:
