@@ -10,13 +10,10 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.modes import TorchDispatchMode
-from torchstone.compiler._torch.operators import schema_of
-from torchstone.compiler._torch.pytrees import tree_leaves
 from torchstone.compiler._torch.tensors import is_zero_tensor, known_version, storage_key
 from torchstone.conformance.oracle.equality import same_bits, same_numbers
-from torchstone.conformance.oracle.op_traits.execution import UNSAID_WRITES
-from torchstone.conformance.oracle.op_traits.trait import names_of
 from torchstone.conformance.oracle.pytree import dense
+from torchstone.conformance.oracle.writes import telling_overload, written_by
 from torchstone.conformance.program.tensor_storage import copy_tensors, extent
 
 
@@ -31,7 +28,8 @@ def known_writes(program: Callable[..., Any], args: tuple[Tensor, ...]) -> list[
     """Whether a step of a program writes to each input, be it the number that is there already; of none where eager
     refuses the program.
 
-    PyTorch counts the writes to a tensor, but for those of a few kernels. What these write to is in their schemas.
+    PyTorch counts the writes to a tensor, but for those of a few kernels. What these write to is in their schemas, or
+    in those of the same operators that say it.
     """
     given = copy_tensors(args)
     before = [known_version(tensor) for tensor in given]
@@ -56,15 +54,10 @@ class _DeclaredWrites(TorchDispatchMode):
         self.storages: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        declared = schema_of(func).arguments
-        given = {argument.name: value for argument, value in zip(declared, args, strict=False)} | (kwargs or {})
-        unsaid = {name for op in names_of(func) for name in UNSAID_WRITES.ops.get(op, "").split()}
-        for argument in declared:
-            said = argument.alias_info is not None and argument.alias_info.is_write
-            if said or (argument.name in unsaid and given.get("training")):
-                leaves = tree_leaves(given.get(argument.name))
-                self.storages.update(storage_key(leaf) for leaf in leaves if _plain(leaf))
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        leaves = written_by(telling_overload(func, args, kwargs) or func, args, kwargs)
+        self.storages.update(storage_key(leaf) for leaf in leaves if _plain(leaf))
+        return func(*args, **kwargs)
 
 
 def _plain(value: Any) -> bool:

@@ -50,13 +50,3 @@ READS_THE_LAYOUT = Trait(
     effect="What eager gives for the same numbers elsewhere in memory is not asked of its program.",
     read_by=("conformance.controls.programs", "conformance.oracle.reference.runs", "conformance.variants.rewrites"),
 )
-
-UNSAID_WRITES = Trait(
-    "Writes to an argument and does not say so",
-    Names.ATEN,
-    each(native_batch_norm="running_mean running_var"),
-    reason="Its schema marks no argument as written to, and PyTorch does not count its writes. It writes in training.",
-    effect="What it writes may be the number that is there, a NaN of other bits among them: it is no stray write.",
-    read_by=("conformance.execution.memory",),
-    waives=True,
-)

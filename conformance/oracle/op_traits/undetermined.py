@@ -63,7 +63,7 @@ LOSES_NAN = Trait(
     Names.ATEN,
     each(
         "_scaled_dot_product_flash_attention_for_cpu native_group_norm native_layer_norm multi_margin_loss "
-        "multilabel_margin_loss_forward addmm addbmm baddbmm addmv",
+        "multilabel_margin_loss_forward addmm addbmm baddbmm",
         **rounding.RECURRENCE.ops,
     ),
     reason=(

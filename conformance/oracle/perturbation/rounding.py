@@ -43,6 +43,7 @@ from torchstone.conformance.oracle.pytree import leaves_of, map_leaves
 from torchstone.conformance.oracle.random.replay import call_and_see_rng, may_draw
 from torchstone.conformance.oracle.tolerances import real_dtype
 from torchstone.conformance.oracle.ulp import precision, representable
+from torchstone.conformance.oracle.writes import telling_overload, written_by
 
 MAX_DEPTH = 20
 
@@ -194,7 +195,7 @@ class RandomRounding(ComputingMode):
             if drew:
                 return out
             if schema_of(func).is_mutable:  # and cannot be run again on what it has written to
-                return self._rounded(_written(func, args, kwargs), out)
+                return self._rounded(written_by(func, args, kwargs), out)
         if WITHOUT_FLOAT64.holds(func):
             return self._by_formula(func, args, **kwargs)
         if (floating := _converted_first(func, args, kwargs)) is not None:
@@ -205,8 +206,8 @@ class RandomRounding(ComputingMode):
         inexact = _rounded_by(func, args)
         if steps is not NotImplemented:
             return steps if inexact is None else self._round_where(steps, inexact)
-        if (telling := _telling(func, args, kwargs)) is not None:
-            return self._written_to(telling, args, kwargs)
+        if (same := telling_overload(func, args, kwargs)) is not None:
+            return self._written_to(same, args, kwargs)
         self.performed += 1
         out = func(*args, **kwargs)
         tensors = results_of(func, args, kwargs, out)
@@ -256,7 +257,7 @@ class RandomRounding(ComputingMode):
 
     def _written_to(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """An op that writes to its arguments, run once: what it only reads is moved, what it wrote is rounded."""
-        written = _written(func, args, kwargs)
+        written = written_by(func, args, kwargs)
         if accumulates(func):
             self.sums += 1
             read = [leaf for leaf in leaves_of(args, kwargs) if movable(leaf) and not _holds(written, leaf)]
@@ -376,16 +377,6 @@ def _rounded_by(func: Any, args: Any) -> Tensor | None:
         return (args[0] != 0) & torch.isfinite(args[0])
 
 
-def _telling(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """The same operator with a schema that says what it writes to; None for one whose own does."""
-    aten = torch.ops.aten
-    if func is not aten.native_batch_norm.default:
-        return None
-    given = arguments_of(func, args, kwargs)
-    updates = given["training"] and given["running_mean"] is not None and given["running_var"] is not None
-    return aten._native_batch_norm_legit.default if updates else None
-
-
 def _copied(leaf: Any) -> Any:
     return leaf.clone() if isinstance(leaf, Tensor) else leaf
 
@@ -414,12 +405,3 @@ def _stays_in_place(out: Any, operands: list[Any]) -> bool:
 
 def _holds(tensors: list[Any], leaf: Any) -> bool:
     return any(tensor is leaf for tensor in tensors)
-
-
-def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
-    written: list[Any] = []
-    for index, argument in enumerate(schema_of(func).arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = kwargs.get(argument.name) if argument.kwarg_only or index >= len(args) else args[index]
-            written.extend(leaves_of(value))
-    return written
