@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     several("variant", "How a case is asked, as for `torchstone run`, or all; repeatable (default: default).")
     several("expect", "TOML file of expected outcomes, which are xfails; repeatable.")
     group.addoption("--torchstone-limit", type=int, metavar="N", help="First samples only, per op and dtype.")
-    group.addoption("--torchstone-timeout", type=float, default=60.0, metavar="S", help="Seconds a case may take (60).")
+    group.addoption("--torchstone-timeout", type=float, default=60.0, metavar="S", help="Seconds for a case (60).")
     group.addoption(
         "--torchstone-isolate",
         dest="torchstone_isolate",

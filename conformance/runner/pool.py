@@ -51,11 +51,12 @@ class Pool:
     """Workers of one backend; a context manager that leaves no process and no file behind.
 
     ``backend`` is a registered name or ``module:attribute``; ``python`` the interpreter it runs in, this one if None;
-    ``jobs`` workers at most, started as they are needed; ``timeout`` seconds a case, ``judging`` seconds one that only
-    has to be judged any more: then it is ``untested``, and not tried again if that is less than ``timeout``; ``memory``
-    resident bytes a worker; ``disk`` bytes in its temporary folder, and in any one file; ``recycle`` cases until a
-    worker is renewed; ``tick`` is called at least every 0.2 s while the pool waits; ``watch`` with each case and
-    what it ran of the backend's ``sources``, if that is news: for the first time in a worker, or not as ``known``.
+    ``jobs`` workers at most, started as they are needed; ``timeout`` seconds for eager and as many for the backend,
+    ``judging`` seconds for a case that only has to be judged any more: then it is ``untested``, and not tried again if
+    that is less than ``timeout``; ``memory`` resident bytes a worker; ``disk`` bytes in its temporary folder, and in
+    any one file; ``recycle`` cases until a worker is renewed; ``tick`` is called at least every 0.2 s while the pool
+    waits; ``watch`` with each case and what it ran of the backend's ``sources``, if that is news: for the first time
+    in a worker, or not as ``known``.
 
     A case whose worker dies (except by SIGKILL from outside) or times out is tried again, alone in a fresh worker:
     the same trouble again stands, anything else makes it ``flaky``. A worker that dies before it has begun a case, as
@@ -309,8 +310,7 @@ class Pool:
                 elif why := slot.limit_exceeded():
                     self._worker_died(slot, why, Outcome.OOM)
             elif slot.sent:
-                judging = self.limits.judging < now - slot.began and worker.stage() is Stage.COMPARE
-                if judging or now > slot.deadline:
+                if slot.is_overdue():
                     if not worker.channel_open:
                         self._worker_died(slot, "closed the harness's channel, or wrote to it", Outcome.CRASH)
                         continue

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchstone.conformance.execution.verdict import Stage
 from torchstone.conformance.runner.cleanup import disk_usage
 from torchstone.conformance.runner.resources import over_limit
 from torchstone.conformance.runner.retry import Task, case_labels
@@ -42,6 +43,7 @@ class WorkerSlot:
     depth: int = QUEUE_DEPTH
     deadline: float = 0.0
     began: float = 0.0
+    called: bool = False  # whether the backend was seen to be called for the case
     disk_checked: float = 0.0
     served: int = 0
     baseline: int = 0
@@ -77,7 +79,7 @@ class WorkerSlot:
         if not self.ready or self.worker is None:
             return
         if self.sent == 0 and self.queue:
-            self._start_clock()
+            self.start_clock()
         while self.sent < len(self.queue):
             task = self.queue[self.sent]
             header: dict[str, Any] = {"case": task.case.id, "about": case_labels(task.case), "alone": task.alone}
@@ -88,9 +90,18 @@ class WorkerSlot:
             self.worker.send(header, task.data)
             self.sent += 1
 
-    def _start_clock(self) -> None:
-        self.began = time.monotonic()
+    def start_clock(self) -> None:
+        """Begin the time of the case that is first in the queue."""
+        self.began, self.called = time.monotonic(), False
         self.deadline = self.began + self.limits.timeout
+
+    def is_overdue(self) -> bool:
+        """Whether the time of the case is up: eager's, the backend's, which begins as it is called, or the judge's."""
+        now = time.monotonic()
+        stage = self.worker.stage() if self.worker is not None and self.has_begun() else None
+        if stage is not None and not self.called:
+            self.called, self.deadline = True, now + self.limits.timeout
+        return now > self.deadline or (stage is Stage.COMPARE and now - self.began > self.limits.judging)
 
     def finish_case(self, resident: int) -> Task:
         """Take the case that was worked on out of the queue, and see whether the worker is used up."""
@@ -100,7 +111,7 @@ class WorkerSlot:
         self.alone = False
         self.previous_cases.append(task.case.id)
         if self.sent:
-            self._start_clock()
+            self.start_clock()
         limits = self.limits
         self.retire = (  # long before a case could be ended for what those before it have leaked or written
             self.served >= limits.recycle

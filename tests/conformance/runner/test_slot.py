@@ -1,0 +1,51 @@
+"""The time of a case: eager, the backend and the judge each have their own."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from torchstone.conformance.execution.verdict import Stage
+from torchstone.conformance.runner.slot import Limits, WorkerSlot
+
+LIMITS = Limits(timeout=60, judging=100, memory=1 << 30, disk=1 << 30, recycle=100)
+
+
+@dataclass
+class At:
+    """A worker that is where it is put, and so is the clock."""
+
+    now: float = 1000.0
+    reached: Stage | None = None
+
+    def stage(self) -> Stage | None:
+        return self.reached
+
+    def cases_begun(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "late"),
+    [
+        ([(59, None)], False),
+        ([(61, None)], True),
+        ([(50, None), (1, Stage.COMPILE), (40, Stage.RUN)], False),
+        ([(50, None), (1, Stage.COMPILE), (61, Stage.RUN)], True),
+        ([(1, Stage.COMPILE), (58, Stage.RUN)], False),
+        ([(1, Stage.COMPILE), (61, Stage.RUN)], True),
+        ([(50, None), (1, Stage.COMPILE), (48, Stage.COMPARE)], False),
+        ([(50, None), (1, Stage.COMPILE), (50, Stage.COMPARE)], True),
+    ],
+)
+def test_each_has_its_own_time(steps: list[tuple[float, Stage | None]], late: bool, monkeypatch: pytest.MonkeyPatch):
+    worker = At()
+    monkeypatch.setattr(time, "monotonic", lambda: worker.now)
+    slot = WorkerSlot(0, LIMITS, worker=cast(Any, worker), ready=True, sent=1)
+    slot.start_clock()
+    for number, (seconds, stage) in enumerate(steps):
+        worker.now, worker.reached = worker.now + seconds, stage
+        assert slot.is_overdue() is (late and number == len(steps) - 1)
