@@ -28,6 +28,9 @@ HALVINGS = 40
 """How often the way between two runs is halved: past the digits of float32, and some for what cancels."""
 STRAIGHT = 8
 """In the first so many steps every other one goes where a straight line would have the number, and does not halve."""
+NARROW = 1 / 64
+"""Float64's own steps are too wide for a run to meet a number of that dtype: it will do to come from both sides to a
+distance that is such a part of the way. At a jump the whole way is left."""
 BUDGET = 800
 """How many runs are made for one result, all its elements together."""
 MOST_NUMBERS = 1 << 27
@@ -63,7 +66,7 @@ def attained(
         left = ~found & torch.isfinite(flat)
         if not bool(left.any()):
             break
-        if real_dtype(dtype) is torch.float64 or samples.spent:
+        if samples.spent:
             found |= left & search.is_dense(left)
             break
         element = int(torch.where(left, distance / search.unit, -1.0).argmax())
@@ -154,6 +157,7 @@ class _Search:
         for side in (stacked - wanted, wanted - stacked):  # the nearest run to either side
             nearest = wanted.abs() + torch.where(side >= 0, side, math.inf).amin(0)
             size = torch.maximum(size, torch.where(torch.isfinite(nearest), nearest, 0.0))
+        self.coarse = real_dtype(dtype) is torch.float64
         self.unit = row.ulps * ulp(size.clamp(max=torch.finfo(torch.float64).max), dtype) + row.tiny
 
     def distance(self) -> Tensor:
@@ -193,6 +197,8 @@ class _Search:
             if not math.isfinite(value) or self.samples.spent:
                 return False
             below, above = ((t, value), above) if value <= number else (below, (t, value))
+            if self.coarse and above[1] - below[1] <= (values[high[1]] - values[low[1]]) * NARROW:
+                return True
         return False
 
     def is_dense(self, wanted: Tensor) -> Tensor:

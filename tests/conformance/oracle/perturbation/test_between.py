@@ -22,10 +22,11 @@ def test_a_variance_of_equal_numbers_is_the_square_of_an_error_of_the_mean(ulps:
     assert found.outcome in ("pass", "ill-conditioned"), found
 
 
-@pytest.mark.parametrize("ulps", [0, 2, 6, 9])
-def test_of_equal_float64_numbers_too_whose_errors_are_a_few_units(ulps: int) -> None:
+@pytest.mark.parametrize("op", ["var", "cov"])
+@pytest.mark.parametrize("ulps", [0, 1, 2, 6, 9])
+def test_of_equal_float64_numbers_too_whose_errors_are_a_few_units(op: str, ulps: int) -> None:
     error = (ulps * torch.finfo(torch.float64).eps * 8) ** 2 * 125 / 124
-    found = compare(one("cov", X), lambda x: torch.tensor(error, dtype=torch.float64), EQUAL.double())
+    found = compare(one(op, X), lambda x: torch.tensor(error, dtype=torch.float64), EQUAL.double())
     assert found.outcome in ("pass", "ill-conditioned"), found
 
 
@@ -40,13 +41,20 @@ def test_no_rounding_gives_a_negative_variance_or_a_large_one(given: float) -> N
     assert compare(one("var", X), lambda x: torch.tensor(given), EQUAL).outcome == "mismatch"
 
 
-def test_between_the_two_sides_of_a_jump_there_is_nothing() -> None:
-    """The sign of the sine of a large angle is 1 or -1; and 1 + 0.1 * sin beside it is anything from 0.9 to 1.1."""
-    jump = several(("mul", X, 1e8), ("sin", Ref("r0")), ("sign", Ref("r1")))
-    wave = several(("mul", X, 1e8), ("sin", Ref("r0")), ("mul", Ref("r1"), 0.1), ("add", Ref("r2"), 1.0))
-    x = torch.tensor([1.3498588])
-    for program, given, outcome in ((jump, 0.5, "mismatch"), (wave, 1.02, "ill-conditioned"), (wave, 1.2, "mismatch")):
-        assert compare(program, lambda x, given=given: torch.tensor([given]), x).outcome == outcome, (program, given)
+@pytest.mark.parametrize(
+    ("dtype", "factor", "met"), [(torch.float32, 1e8, "ill-conditioned"), (torch.float64, 1e17, "mismatch")]
+)
+def test_between_the_two_sides_of_a_jump_there_is_nothing(dtype: torch.dtype, factor: float, met: str) -> None:
+    """The sign of the sine of a large angle is 1 or -1; and 1 + 0.1 * sin beside it is anything from 0.9 to 1.1, but in
+    float64, where nothing but the product rounds that the angle depends on, and that to one number alone."""
+    jump = several(("mul", X, factor), ("sin", Ref("r0")), ("sign", Ref("r1")))
+    wave = several(("mul", X, factor), ("sin", Ref("r0")), ("mul", Ref("r1"), 0.1), ("add", Ref("r2"), 1.0))
+    x = torch.tensor([1.3498588], dtype=dtype)
+    for program, number, outcome in (
+        (jump, 0.5, "mismatch"), (jump, 0.999, "mismatch"), (wave, 1.02, met), (wave, 1.2, "mismatch"),
+    ):  # fmt: skip
+        given = torch.tensor([number], dtype=dtype)
+        assert compare(program, lambda x, given=given: given, x).outcome == outcome, (program, given)
 
 
 def test_a_search_holds_no_more_numbers_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
