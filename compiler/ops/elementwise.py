@@ -108,10 +108,43 @@ def _complex(d: DType) -> DType:
     return BY_NAME[f"complex{2 * d.bits}"]
 
 
+# NumPy's functions for ops that PyTorch has no kernel of for uint16, uint32 and uint64.
+_OF_UNSIGNED = {
+    "neg": "negative", "abs": "absolute", "sign": "sign", "not": "bitwise_not", "add": "add", "sub": "subtract",
+    "mul": "multiply", "div": "floor_divide", "rem": "fmod", "max": "maximum", "min": "minimum",
+    "shift_left": "left_shift", "shift_right": "right_shift", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal",
+}  # fmt: skip
+
+
+def _of_any_dtype(name: str, evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    """``evaluate``, and dtypes that PyTorch has no kernels for: wide unsigned integers, and complex32 as it computes
+    float16, in the wider dtype and rounded once."""
+
+    def of_any(*tensors: Any) -> Any:
+        import torch
+
+        dtype = tensors[0].dtype
+        if dtype is torch.complex32:
+            out = evaluate(*(tensor.to(torch.complex64) for tensor in tensors))
+            narrow = {torch.complex64: torch.complex32, torch.float32: torch.float16}
+            return out.to(narrow.get(out.dtype, out.dtype))
+        if dtype not in (torch.uint16, torch.uint32, torch.uint64) or name not in _OF_UNSIGNED:
+            return evaluate(*tensors)
+        import numpy
+
+        a, *rest = (tensor.numpy() for tensor in tensors)
+        if name in ("div", "rem"):  # by 0 unspecified, as above
+            rest = [numpy.where(rest[0] == 0, numpy.ones_like(rest[0]), rest[0])]
+        return torch.as_tensor(numpy.asarray(getattr(numpy, _OF_UNSIGNED[name])(a, *rest)))
+
+    return of_any
+
+
 def _row(
     name: str, arity: int, kinds: frozenset[Category], doc: str, evaluate: Any = None, result: Any = _same
 ) -> Primitive:
-    evaluate = evaluate if callable(evaluate) else _torch(evaluate or name)
+    evaluate = _of_any_dtype(name, evaluate if callable(evaluate) else _torch(evaluate or name))
     return Primitive(name, doc, arity, _infer(name, arity, kinds, result), evaluate, elementwise=True)
 
 

@@ -99,6 +99,11 @@ def _in_parts(rung: Rung, before: Verdict, trials: _Trials) -> Blame:
     return Blame(trials.failure, rung.stage, tuple(guilty), tuple(trials.tried), tuple(reversed(unknown)))
 
 
+def _lacks_kernel(verdict: Verdict) -> bool:
+    """Whether PyTorch has no kernel for a dtype: it says nothing of the program that an interpreter runs by them."""
+    return verdict.message.startswith(NotImplementedError.__name__)
+
+
 class _Trials:
     def __init__(self, case: Case, seconds: float, say: Callable[[Tried], None]) -> None:
         self.case, self.seconds, self.say = case, seconds, say
@@ -113,7 +118,7 @@ class _Trials:
         """Say whether the failure shows on a backend; None for one that cannot run the case, or fails otherwise."""
         assert self.failure is not None
         verdict = self.verdict(backend)
-        shows = same_failure(verdict, self.failure)
+        shows = same_failure(verdict, self.failure) and _lacks_kernel(verdict) == _lacks_kernel(self.failure)
         if not shows and verdict.outcome in (*FAILURES, Outcome.UNSUPPORTED, Outcome.UNTESTED):
             shows = None
         self.note(Tried(name, what, verdict, shows))

@@ -55,7 +55,7 @@ OpsFromOption = Annotated[
     ),
 ]
 
-TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a backend may take for a case, and eager.")]
+TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds a backend may take for a case.")]
 
 
 def set_cpu_level(wanted: str | None) -> str:

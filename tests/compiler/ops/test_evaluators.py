@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 import torch
 
+from torchstone.compiler.diagnostics import VerifyError
+from torchstone.compiler.ir import TensorType
+from torchstone.compiler.ir.dtypes import BY_NAME
 from torchstone.compiler.ops import PRIMITIVES
+from torchstone.compiler.ops.elementwise import BINARY, COMPARE, UNARY
+from torchstone.conformance.program.literals import dtype_name
 
 Shape = tuple[int, ...]
 NUMBERS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8)
@@ -173,3 +178,46 @@ def test_sort(descending: bool) -> None:
             torch.testing.assert_close(values, picked, rtol=0, atol=0, equal_nan=True)
             if dtype.is_floating_point:
                 assert torch.equal(values.signbit(), picked.signbit())
+
+
+BITS = {torch.uint16: 16, torch.uint32: 32, torch.uint64: 64}
+OF_INTEGERS: dict[str, Callable[..., int]] = {
+    "neg": lambda a: -a, "abs": abs, "sign": lambda a: min(a, 1), "not": lambda a: ~a,
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "max": max, "min": min,
+    "div": lambda a, b: a // b if b else 0, "rem": lambda a, b: a % b if b else 0,
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+    "shift_left": lambda a, b: a << b if b < 64 else 0, "shift_right": lambda a, b: a >> b,
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", BITS)
+@pytest.mark.parametrize("name", OF_INTEGERS)
+def test_wide_unsigned_integers_are_whole_numbers_that_wrap(name: str, dtype: torch.dtype) -> None:
+    """PyTorch has no kernels for most."""
+    most, primitive = 1 << BITS[dtype], PRIMITIVES[f"flat.{name}"]
+    some = [0, 1, 2, 3, 15, BITS[dtype], most // 2 - 1, most // 2, most - 2, most - 1]
+    rows = list(itertools.product(some, repeat=primitive.arity))
+    out = primitive.evaluate(*(torch.tensor(column, dtype=dtype) for column in zip(*rows, strict=True)))
+    given = TensorType((len(rows),), BY_NAME[dtype_name(dtype)])
+    (promised,) = primitive.infer(*[given] * primitive.arity)
+    assert dtype_name(out.dtype) == promised.dtype.name
+    for row, got in zip(rows, out.tolist(), strict=True):
+        if name not in ("div", "rem") or row[1]:
+            assert got == OF_INTEGERS[name](*row) % most, (name, row)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_complex32_is_computed_in_complex64_and_rounded_once() -> None:
+    values = torch.tensor([0.5 + 0.25j, -2 + 3j, 0.1 - 7j])
+    narrow = values.to(torch.complex32)
+    for primitive in (*UNARY, *BINARY, *COMPARE):
+        try:
+            (promised,) = primitive.infer(*[TensorType((3,), BY_NAME["complex32"])] * primitive.arity)
+        except VerifyError:
+            continue
+        out = primitive.evaluate(*[narrow] * primitive.arity)
+        want = primitive.evaluate(*[narrow.to(torch.complex64)] * primitive.arity)
+        assert dtype_name(out.dtype) == promised.dtype.name, primitive.name
+        assert torch.equal(out.to(want.dtype), want.to(out.dtype).to(want.dtype)), primitive.name

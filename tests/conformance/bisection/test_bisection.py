@@ -38,6 +38,13 @@ class Refuses(Linalg):
         raise BackendError("no kernel")
 
 
+class LacksKernels(Linalg):
+    """The target linalg, which fails, and whose interpreters have no kernels for a dtype."""
+
+    def compile(self, fn, args):
+        raise NotImplementedError("no rshift_cpu of UInt64") if "row" in vars(self) else RuntimeError("not verified")
+
+
 @pytest.mark.parametrize(
     ("mutant", "case", "stage", "parts"),
     [
@@ -158,6 +165,11 @@ def test_a_table_of_decompositions_is_a_stage() -> None:
 def test_what_two_backends_share_is_a_stage() -> None:
     blame = bisect(find_case("opinfo:expm1:float32:0"), f"{__name__}:OnWrongTable")
     assert blame.stage == f"shared with {__name__}:WrongTable"
+
+
+def test_what_an_interpreter_has_no_kernel_for_is_not_the_failure() -> None:
+    blame = bisect(find_case(CASE), f"{__name__}:LacksKernels")
+    assert {tried.name for tried in blame.tried if tried.shows} == {blame.stage} == {"code"}
 
 
 def test_failures_are_the_same_by_outcome_and_kind() -> None:
