@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.sampling import covering
 from tests.warm_python import WarmPython
 from torchstone.conformance.oracle.ambiguity.saturation import ExactProducts
 from torchstone.conformance.oracle.compare import judge
@@ -50,8 +51,9 @@ def test_the_exact_product() -> None:
     assert torch.equal(written, product)
 
 
-@pytest.mark.parametrize("named", [True, False], ids=["named", "its own"])
-@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "named"), covering([torch.float8_e4m3fn, torch.float8_e5m2], [True, False], strength=1)
+)
 def test_float8_products_beyond_the_range(dtype: torch.dtype, named: bool) -> None:
     largest = torch.finfo(dtype).max
     rows = torch.tensor([[448.0, 8.0], [-448.0, 8.0], [1.0, 1.0]]).to(dtype)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.conformance.oracle.test_compare import compare
+from tests.sampling import covering
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.oracle.op_traits.references import WITHOUT_FLOAT64
 from torchstone.conformance.oracle.reference.runs import Referee
@@ -202,8 +203,12 @@ WRONG: dict[str, Product] = {
 }
 
 
-@pytest.mark.parametrize("each", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float64])
+@pytest.mark.parametrize(
+    ("dtype", "each"),
+    covering(
+        [torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float64], [False, True], strength=1
+    ),
+)
 def test_verdicts_on_products_of_float8(dtype: torch.dtype, each: bool) -> None:
     program, args = scaled(out_dtype=dtype), float8_operands(each)
     judged = functools.partial(compare, program)
