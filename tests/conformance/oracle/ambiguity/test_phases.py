@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.sampling import covering
 from torchstone.conformance.oracle import compare as judgement
 from torchstone.conformance.oracle.ambiguity.phases import AlignPhases, RecordFactors
 from torchstone.conformance.oracle.compare import judge
@@ -141,12 +142,15 @@ def test_a_backend_may_turn_vectors_in_every_result_alike(target: str, dtype: to
     assert finding.outcome == ("mismatch" if wrong else "pass"), finding
 
 
-@pytest.mark.parametrize("wrong", ["", "their length", "their span"])
-@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 3), (torch.complex64, 5)])
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    covering([(torch.float32, 3), (torch.complex64, 5)], ["", "their length", "their span"], strength=1),
+)
 def test_vectors_that_no_value_belongs_to_may_be_any_that_span_the_same(
-    dtype: torch.dtype, size: int, wrong: str
+    kind: tuple[torch.dtype, int], wrong: str
 ) -> None:
     """Of two rows: one vector beyond, whose sign is free, or three, which may be turned among each other."""
+    dtype, size = kind
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(2, size, generator=generator, dtype=dtype)
     calls = (

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.conformance.oracle.test_compare import X, Y, compare, one, torch_rand
+from tests.sampling import covering
 from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.program.program import Call, Program, Ref
 
@@ -81,8 +82,7 @@ def test_attention_that_loses_nan_is_caught() -> None:
     assert finding.outcome is Outcome.MISMATCH, finding
 
 
-@pytest.mark.parametrize("scale", [0.0, -0.5])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("scale", "masked"), covering([0.0, -0.5], [False, True], strength=1))
 def test_attention_that_makes_a_nan_of_its_causal_mask(scale: float, masked: bool) -> None:
     """Eager's kernel multiplies the mask by the scale. What the formula gives is right, and nothing else is."""
     options = {"is_causal": True, "scale": scale} | ({"attn_mask": Ref("x2")} if masked else {})
