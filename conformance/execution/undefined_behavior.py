@@ -109,8 +109,8 @@ def _places(given: Mapping[str, Any]) -> str | None:
         low, high = (low - margin, high + margin) if low == high else (low, high)
         first, last = (torch.tensor(edge, dtype=torch.float64).to(x.dtype) for edge in (low, high))
         inside = column[(column >= first) & (column <= last)]
-        if bool(((inside - first) * count / (last - first)).isnan().any()):
-            return "histogram: the width of the range is no number of the dtype, or nothing: eager has NaN be a place"
+        if not bool(((inside - first) * count / (last - first)).isfinite().all()):
+            return "histogram: the range is too wide for the dtype, or of no width: a place is NaN or infinity"
     return None
 
 

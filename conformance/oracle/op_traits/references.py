@@ -10,7 +10,6 @@ IN_SCIPY = Trait(
     each(
         "digamma polygamma erf erfc erfinv i0",
         lgamma="gammaln",
-        special_erfcx="erfcx",
         special_ndtri="ndtri",
         special_log_ndtr="log_ndtr",
         special_zeta="zeta",
@@ -52,13 +51,14 @@ BY_SCIPY = Trait(
         igamma=_BY_MPMATH,
         igammac=_BY_MPMATH,
         gelu="x * ndtr(x); of the approximation, x * expit(2 u) for 0.5 * x * (1 + tanh(u))",
+        special_erfcx="SciPy's; of negative numbers exp(x * x) * erfc(x), with the digits that x * x is rounded off",
     ),
     reason=(
         "Eager's GELU adds 1 to a number near -1: it has few digits of the tail, in float64 too. Its acos of a complex "
         "number beside 1 is a difference from pi / 2, of which half the digits are left. Its log1p of a "
         "subnormal complex number is NaN, and so are logarithms of sums of exponentials that it adds up by log1p. The "
         "incomplete gamma functions are Cephes' in eager and in SciPy: the exponential of a difference, off by as "
-        "many ULPs as the difference is large."
+        "many ULPs as the difference is large. So is erfcx of negative numbers, by the exponential of their square."
     ),
     effect="As for the functions of SciPy.",
     read_by=("conformance.oracle.reference.by_scipy",),

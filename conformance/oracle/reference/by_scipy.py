@@ -82,6 +82,24 @@ def _gelu(x: Any, *, approximate: str = "none") -> Any:
     return x * scipy.special.expit(2.0 * math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))
 
 
+@_FORMULAS.register("special_erfcx")
+def _erfcx(x: Any) -> Any:
+    import scipy.special
+
+    square = x * x
+    with_digits = np.exp(square) * scipy.special.erfc(x) * (1.0 + _lost_by_squaring(x, square))
+    return np.where((x < -1.0) & np.isfinite(with_digits), with_digits, scipy.special.erfcx(x))
+
+
+def _lost_by_squaring(x: Any, square: Any) -> Any:
+    """What a rounded square lacks, exactly (Dekker, A floating-point technique for extending the available precision,
+    1971)."""
+    split = x * (2.0**27 + 1.0)
+    high = split - (split - x)
+    low = x - high
+    return ((high * high - square) + 2.0 * high * low) + low * low
+
+
 @_FORMULAS.register("acos")
 def _acos(x: Any) -> Any:
     return np.arccos(x)

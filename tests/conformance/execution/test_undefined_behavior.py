@@ -67,6 +67,17 @@ def test_a_degree_that_overflows_is_undefined(degree: float, undefined: bool) ->
     assert ("none of 64 bits" in undefined_behavior(case)) == undefined
 
 
+@pytest.mark.parametrize(
+    ("width", "bins", "undefined"), [(1e38, 2, False), (3e38, 2, True), (math.inf, 2, True), (3e38, 1, False)]
+)
+def test_a_range_in_which_a_place_is_no_number_is_undefined(width: float, bins: int, undefined: bool) -> None:
+    """Eager converts it to an integer: (x - low) * bins / width, of which the product overflows."""
+    call = Call("torch.histogram", (Ref("x"), bins), {}, "y")
+    inputs = {"x": torch.tensor([0.0, 1.0, width])}
+    one = Case(Program(("x",), (call,), Ref("y", (0,))), inputs, "test", "histogram", "float32")
+    assert ("too wide" in undefined_behavior(one)) == undefined
+
+
 @pytest.mark.parametrize(("shape", "undefined"), [((5, 6, 7), False), ((5, 512, 7), True), ((512, 7), False)])
 def test_a_long_transform_back_over_three_dims_is_undefined(shape: tuple[int, ...], undefined: bool) -> None:
     call = Call("torch.fft.irfftn", (Ref("x"),), {}, "y")

@@ -56,6 +56,20 @@ def test_the_other_kind_is_wrong(kind: str) -> None:
     assert compare(gelu(kind), lambda x: right(other, x), TAIL).outcome is Outcome.MISMATCH
 
 
+def test_a_square_in_an_exponent_has_the_digits_that_it_is_rounded_off() -> None:
+    """Eager's and SciPy's are off by 8 ULPs there, a number by mpmath is not."""
+    import mpmath
+
+    x = torch.tensor([-4.243237494701841, -4.304189566200154, -20.1, -1.5, 3.0], dtype=torch.float64)
+    with mpmath.workdps(30):
+        exact = [float(mpmath.exp(mpmath.mpf(v) ** 2) * mpmath.erfc(v)) for v in x.tolist()]
+    own = torch.tensor(exact, dtype=torch.float64)
+    assert compare(one("special.erfcx"), lambda x: own, x).ok
+    assert compare(one("special.erfcx"), lambda x: own * (1 + 1e-13), x).outcome is Outcome.MISMATCH
+    with BySciPy():
+        assert float((torch.special.erfcx(x) / own - 1).abs().max()) < 5e-16
+
+
 SHAPES = torch.tensor([6.092381404535894, 1.5, 0.0, 2.0], dtype=torch.float64)
 BOUNDS = torch.tensor([0.05046283650860017, 0.7, 1.0, math.inf], dtype=torch.float64)
 
