@@ -122,6 +122,7 @@ class Sandbox:
         except SystemExit:
             raise
         except BaseException as error:
+            self._mark.set(progress_mark.COMPARE)  # it has answered: what takes long from here on is the harness
             good = printable_exception(error)
             if good is error:
                 raise
