@@ -104,8 +104,8 @@ def test_parameters_of_another_size_than_eagers_lstm_takes_them_for_are_no_case(
 
 @pytest.mark.parametrize("target", ["torch.histogram", "torch.histc"])
 def test_places_that_eager_takes_from_nan_are_no_case(target: str) -> None:
-    assert "NaN be a place" in undefined_behavior(case(target, torch.tensor([3e38, 3e38]), args=(2,)))
-    assert "NaN be a place" in undefined_behavior(case(target, torch.tensor([-3e38, 0, 3e38]), args=(2,)))
+    assert "NaN or infinity" in undefined_behavior(case(target, torch.tensor([3e38, 3e38]), args=(2,)))
+    assert "NaN or infinity" in undefined_behavior(case(target, torch.tensor([-3e38, 0, 3e38]), args=(2,)))
     assert not undefined_behavior(case(target, torch.tensor([1.0, 2.0, 2.0]), args=(2,)))
     assert not undefined_behavior(case(target, torch.tensor([2.0, 2.0]), args=(2,)))
 
