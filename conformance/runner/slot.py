@@ -100,7 +100,8 @@ class WorkerSlot:
         now = time.monotonic()
         stage = self.worker.stage() if self.worker is not None and self.has_begun() else None
         if stage is not None and not self.called:
-            self.called, self.deadline = True, now + self.limits.timeout
+            self.called = True
+            self.deadline += now - self.began  # what eager took; one that was brought forward stays so
         return now > self.deadline or (stage is Stage.COMPARE and now - self.began > self.limits.judging)
 
     def finish_case(self, resident: int) -> Task:

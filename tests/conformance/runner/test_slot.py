@@ -49,3 +49,16 @@ def test_each_has_its_own_time(steps: list[tuple[float, Stage | None]], late: bo
     for number, (seconds, stage) in enumerate(steps):
         worker.now, worker.reached = worker.now + seconds, stage
         assert slot.is_overdue() is (late and number == len(steps) - 1)
+
+
+def test_a_deadline_that_was_brought_forward_stays_so(monkeypatch: pytest.MonkeyPatch):
+    """A worker that has closed the harness's channel is to end soon, wherever it is."""
+    worker = At()
+    monkeypatch.setattr(time, "monotonic", lambda: worker.now)
+    slot = WorkerSlot(0, LIMITS, worker=cast(Any, worker), ready=True, sent=1)
+    slot.start_clock()
+    slot.deadline = worker.now + 3
+    worker.now, worker.reached = worker.now + 1, Stage.COMPILE
+    assert not slot.is_overdue()
+    worker.now += 5
+    assert slot.is_overdue()
