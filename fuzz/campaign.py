@@ -21,6 +21,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call
 from torchstone.conformance.runner.pool import Pool
 from torchstone.fuzz.bundles import Bundler, Told, told_apart
+from torchstone.fuzz.changes import Focus
 from torchstone.fuzz.corpus import Corpus
 from torchstone.fuzz.desk import Desk
 from torchstone.fuzz.findings import Findings
@@ -167,7 +168,7 @@ def run_campaign(
     if hasattr(_backend(plan.backend), "compile_many"):
         limits["judging"] = min(JUDGING, plan.timeout)
     known = corpus.functions()
-    tally.guidance.changes.known = frozenset(known)
+    tally.guidance.changes.known = known
     pooled = Pool(plan.backend, python=plan.python, jobs=plan.jobs, tick=tick, watch=watch, known=known, **limits)
     with pooled as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # eager's, of what is drawn and reduced
@@ -225,7 +226,7 @@ class _Campaign:
         tally.unsorted = []
         self._corpus = corpus
         tally.unreadable = self._corpus.unreadable
-        self._programs = itertools.chain(self._kept(), self._draw())
+        self._programs = self._in_turn()
 
     def ask(self) -> bool:
         """Ask one more bundle. Where failures wait, a worker is left to them; where many do, all are."""
@@ -283,15 +284,18 @@ class _Campaign:
         self.tally.pending = [index for index in self.tally.pending if index not in kept]
         self.tally.unsorted = left
 
-    def _draw(self) -> Iterator[Case]:
-        """The programs that have no verdict yet, without the causes that are known."""
+    def _in_turn(self) -> Iterator[Case]:
+        """The programs: those that were kept, and then those that are drawn; what is drawn for a change, in between."""
         plan, tally = self.plan, self.tally
-        asked_for = _operators(plan)
-        costs = getattr(self._backend, "costs", FREE)
-        for index in itertools.chain(sorted(tally.pending), itertools.count(tally.drawn)):
-            if plan.programs is not None and index >= plan.programs:
-                return
-            case = tally.findings.spared(self._drawn(index, costs), asked_for)
+        asked_for, costs = _operators(plan), getattr(self._backend, "costs", FREE)
+        kept, asked = self._kept(), 0
+        for index in self._numbers():
+            focus = self._focus(index, asked)
+            while focus is None and (case := next(kept, None)) is not None:
+                yield case
+                asked += 1
+                focus = self._focus(index, asked)
+            case = tally.findings.spared(self._drawn(index, focus, costs), asked_for)
             if index >= tally.drawn:
                 tally.drawn = index + 1
                 tally.pending.append(index)
@@ -300,21 +304,32 @@ class _Campaign:
             else:
                 tally.left_out += 1
                 tally.pending.remove(index)
+        yield from kept
 
-    def _drawn(self, index: int, costs: Mapping[str, int]) -> Case:
-        """The program of a number: for what has changed in the backend, if something has, or for nothing."""
+    def _numbers(self) -> Iterator[int]:
+        """The numbers of programs that have no verdict yet."""
+        for index in itertools.chain(sorted(self.tally.pending), itertools.count(self.tally.drawn)):
+            if self.plan.programs is not None and index >= self.plan.programs:
+                return
+            yield index
+
+    def _focus(self, index: int, asked: int) -> Focus | None:
+        """What has changed in the backend that a program is drawn for, if it is for anything."""
+        if not self.plan.guided or self.plan.must:
+            return None
+        choices = SeededChoices(f"{self.plan.seed}:{index}:{asked}:changed")
+        return self.tally.guidance.changes.focus(choices, self.plan.pool)
+
+    def _drawn(self, index: int, focus: Focus | None, costs: Mapping[str, int]) -> Case:
+        """The program of a number."""
         plan, tally = self.plan, self.tally
-        guidance = tally.guidance if plan.guided else None
-        rest = plan.specials, tally.drafts, guidance, costs
-        if guidance is not None and not plan.must:
-            choices = SeededChoices(f"{plan.seed}:{index}:changed")
-            focus = guidance.changes.focus(choices, plan.pool)
-            if focus is not None:
-                with contextlib.suppress(NothingGenerated):
-                    own = plan.pool, plan.max_ops, focus.rules
-                    case = nth_case(plan.seed, index, *own, *rest, focus.variant, focus.dtype)
-                    guidance.changes.draw(case)
-                    return case
+        rest = plan.specials, tally.drafts, tally.guidance if plan.guided else None, costs
+        if focus is not None:
+            with contextlib.suppress(NothingGenerated):
+                own = plan.pool, plan.max_ops, focus.rules
+                case = nth_case(plan.seed, index, *own, *rest, focus.variant, focus.dtype)
+                tally.guidance.changes.draw(case)
+                return case
         return nth_case(plan.seed, index, plan.pool, plan.max_ops, plan.must, *rest)
 
     def _kept(self) -> Iterator[Case]:
@@ -322,15 +337,17 @@ class _Campaign:
         plan, tally = self.plan, self.tally
         if plan.programs is not None or plan.pool or tally.tried:
             return
-        asked_for = _operators(plan)
+        asked_for, changes = _operators(plan), tally.guidance.changes
 
         def may_be(case: Case) -> bool:
             return not asked_for or any(call.operator in asked_for for call in case.program.every_call)
 
-        for kept in self._corpus.cases(may_be):
+        for kept in self._corpus.cases(may_be, changes.unlike_known):
             if tally.seconds >= plan.seconds / 2:
                 return
             if tally.findings.spared(kept, asked_for) is kept:
+                if self._corpus.came_first(kept):
+                    changes.draw(kept)
                 yield kept
 
     def _is_last_call(self) -> bool:
@@ -344,7 +361,7 @@ class _Campaign:
         """Count a program, and have its failure sorted."""
         tally = self.tally
         count(tally, case, verdict)
-        news = tally.guidance.ran_new_lines(case)
+        news, called = tally.guidance.ran_new_lines(case), tally.guidance.called(case)
         tally.guidance.learn(case, verdict)
         tally.findings.note(case, verdict)
         if verdict.outcome is Outcome.UNSUPPORTED and self._corpus.has_passed(case):
@@ -358,7 +375,7 @@ class _Campaign:
             tally.right.append(case)
         others = tally.spent - verdict.seconds
         if news and verdict.seconds * (tally.tried - 1) <= SLOW * others:
-            self._corpus.keep(case, passed=is_right)
+            self._corpus.keep(case, passed=is_right, called=called)
         else:
             self._corpus.drop(case)
         self._forget(case)

@@ -20,7 +20,7 @@ from torchstone.fuzz.generator.catalog import all_rules
 from torchstone.fuzz.generator.choices import Choices
 from torchstone.fuzz.generator.rules import OpRule
 
-FOCUSED = 50
+FOCUSED = 75
 """Of a hundred programs, how many are drawn for what has changed, while something has."""
 COMMON = 4
 """A function that more than one of so many programs calls is common: any program is as good as another."""
@@ -52,9 +52,10 @@ class Changes:
     """Functions of the backend, as they are now, and what programs come to those that have changed."""
 
     def __init__(self) -> None:
-        self.known: frozenset[str] = frozenset()
-        """Names of the functions that there were."""
+        self.known: Fingerprints = {}
+        """The functions that there were."""
         self.functions: Fingerprints = {}
+        """Those that there are, as far as workers have met them."""
         self._met: dict[str, _Met] = {}
         self._ops: Counter[str] = Counter()
         self._programs = 0  # that were drawn for nothing
@@ -77,6 +78,12 @@ class Changes:
     @property
     def _rare(self) -> list[str]:
         return [name for name, met in self._met.items() if met.programs * COMMON <= self._programs]
+
+    def unlike_known(self) -> set[str]:
+        """Names of functions that are not what they were, whether or not anything called them by now."""
+        return {
+            name for name, codes in self.functions.items() if name in self.known and set(codes) - set(self.known[name])
+        }
 
     def draw(self, case: Case) -> None:
         """Take note that a program was drawn for a focus."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.line_tracer import Fingerprints, Ran
 from torchstone.conformance.files import replace_file
 from torchstone.conformance.program.case import Case
+from torchstone.fuzz.changes import COMMON
 
 SUFFIX = ".safetensors"
 PASSED = "passed"
@@ -19,7 +20,7 @@ PASSED = "passed"
 
 
 FUNCTIONS = "functions.json"
-"""The file of a corpus that has the functions of the backend as they were when it was last asked."""
+"""The file of a corpus that has the functions of the backend as they were when it was last asked, and their callers."""
 
 
 class Corpus:
@@ -27,6 +28,7 @@ class Corpus:
 
     A campaign begins with them, the last ones first: these run what few do, and most of what others were kept for, too.
     One that shows nothing new by then is given up, so that the folder stays as small as what it reaches allows.
+    Those that call what has changed in the backend come before all others, once that is known.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -36,14 +38,28 @@ class Corpus:
         self._next = 1 + max((_number(file) for file in self._files), default=0)
         self._of: dict[int, tuple[Case, Path]] = {}
         self._passed: set[int] = set()
+        self._first: set[int] = set()
+        noted = self._noted()
+        self._functions: Fingerprints = Ran.from_json(noted).functions
+        self._callers = _callers(noted.get("callers"))
 
     def __len__(self) -> int:
         """How many there were at the beginning."""
         return len(self._files)
 
-    def cases(self, wanted: Callable[[Case], bool] = lambda case: True) -> Iterator[Case]:
-        """Yield the wanted ones that were there at the beginning. What is no case is named in ``unreadable``."""
-        for file in self._files:
+    def cases(
+        self, wanted: Callable[[Case], bool] = lambda case: True, changed: Callable[[], Collection[str]] = tuple
+    ) -> Iterator[Case]:
+        """Yield the wanted ones that were there at the beginning. What is no case is named in ``unreadable``.
+
+        ``changed`` are names of functions: programs that call one come first, from when it is among them.
+        """
+        left = dict.fromkeys(self._files)
+        while left:
+            callers = {number for name in changed() for number in self._callers.get(name, ())}
+            first = next((file for file in left if _number(file) in callers), None)
+            file = first or next(iter(left))
+            del left[file]
             try:
                 case = Case.load(file)
             except InputError:
@@ -55,6 +71,8 @@ class Corpus:
                 self._of[id(case)] = case, file
                 if passed:
                     self._passed.add(id(case))
+                if first:
+                    self._first.add(id(case))
                 yield case
 
     def has(self, case: Case) -> bool:
@@ -65,33 +83,57 @@ class Corpus:
         """Whether it is one of those, and was right when it was kept."""
         return id(case) in self._passed
 
-    def keep(self, case: Case, *, passed: bool = False) -> None:
-        """Add a program, unless it is one of these. Raises InputError when it cannot be written."""
-        if self.folder is None or self.has(case):
+    def came_first(self, case: Case) -> bool:
+        """Whether it is one of those, and came before others since it calls what has changed."""
+        return id(case) in self._first
+
+    def keep(self, case: Case, *, passed: bool = False, called: Collection[str] = ()) -> None:
+        """Add a program, unless it is one of these. Raises InputError when it cannot be written.
+
+        ``called``: the functions of the backend that it called, for ``note``.
+        """
+        if self.folder is None:
+            return
+        if (found := self._of.get(id(case))) is not None:
+            self._called_by(_number(found[1]), called)
             return
         data = (case.replace(tags=(*case.tags, PASSED)) if passed else case).to_bytes()
         name = f"{self._next:06}-{hashlib.sha256(data).hexdigest()[:12]}{SUFFIX}"
         with replace_file(self.folder / name) as file:
             file.write(data)
+        self._called_by(self._next, called)
         self._next += 1
+
+    def _called_by(self, number: int, called: Collection[str]) -> None:
+        for name in called:
+            self._callers.setdefault(name, set()).add(number)
 
     def functions(self) -> Fingerprints:
         """The functions of the backend as ``note`` wrote them; none where there is no such file, or no readable one, or
         one by another Python, which has other code for all of them."""
+        return self._functions
+
+    def _noted(self) -> Mapping[str, object]:
         try:
             data = json.loads((self.folder / FUNCTIONS).read_text()) if self.folder is not None else {}
         except (OSError, ValueError):
             return {}
         same = isinstance(data, dict) and data.get("python") == platform.python_version()
-        return Ran.from_json(data).functions if same else {}
+        return data if same else {}
 
     def note(self, functions: Fingerprints) -> None:
-        """Write down the functions of the backend as they are now; those that are not among them stay as they were.
+        """Write down the functions of the backend as they are now, and which programs call the rare ones of them.
 
-        Raises InputError when they cannot be written."""
+        Those that are not among them stay as they were. Raises InputError when they cannot be written."""
         if self.folder is None or not functions:
             return
-        data = {"python": platform.python_version(), "functions": self.functions() | functions}
+        there = {_number(file) for file in self.folder.glob(f"*{SUFFIX}")}
+        callers = {name: sorted(numbers & there) for name, numbers in self._callers.items()}
+        data = {
+            "python": platform.python_version(),
+            "functions": self._functions | functions,
+            "callers": {name: numbers for name, numbers in callers.items() if 0 < len(numbers) * COMMON <= len(there)},
+        }
         with replace_file(self.folder / FUNCTIONS) as file:
             file.write(json.dumps(data, sort_keys=True).encode())
 
@@ -104,3 +146,9 @@ class Corpus:
 def _number(file: Path) -> int:
     digits = file.name.partition("-")[0]
     return int(digits) if digits.isdecimal() else 0
+
+
+def _callers(given: object) -> dict[str, set[int]]:
+    """The numbers of the programs that call a function, by its name, as they stand in a file of whoever's."""
+    pairs = given.items() if isinstance(given, dict) else ()
+    return {name: {n for n in numbers if isinstance(n, int)} for name, numbers in pairs if isinstance(numbers, list)}

@@ -22,13 +22,13 @@ class Guidance(Novelty):
         super().__init__()
         self._said: set[Signature] = set()
         self.lines: set[str] = set()
-        self._ran: set[str] = set()
+        self._ran: dict[str, list[str]] = {}  # functions that a case called which ran new lines, by its id
         self.changes = Changes()
 
     def watch(self, case: Case, ran: Ran) -> None:
         """Take note of what a case ran of the backend, before its verdict."""
         if not self.lines.issuperset(ran.lines):
-            self._ran.add(case.id)
+            self._ran[case.id] = ran.called
             self.lines.update(ran.lines)
         self.changes.meet(ran.functions)
         self.changes.watch(case, ran.changed)
@@ -37,13 +37,17 @@ class Guidance(Novelty):
         """Whether a case whose verdict is not learned yet ran lines that none ran."""
         return case.id in self._ran
 
+    def called(self, case: Case) -> list[str]:
+        """The functions of the backend that such a case called; of any other none."""
+        return self._ran.get(case.id, [])
+
     def learn(self, case: Case, verdict: Verdict) -> bool:
         """Take note of a verdict; say whether it, or what ran for it, is new. The first that is right is no news."""
         self.changes.count(case)
         found, ran = signature(verdict), case.id in self._ran
         answered = found not in self._said and verdict.outcome not in CORRECT
         self._said.add(found)
-        self._ran.discard(case.id)
+        self._ran.pop(case.id, None)
         targets = {call.target for call in case.program.every_call}
         self.show(targets, ran)
         if not (answered or ran):

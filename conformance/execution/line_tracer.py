@@ -6,12 +6,13 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
+
+from torchstone.conformance.execution.live_functions import live_code
 
 Lines: TypeAlias = "dict[str, set[int]]"
 """Lines that ran, by file."""
@@ -26,22 +27,28 @@ Fingerprints: TypeAlias = "dict[str, list[str]]"
 
 @dataclass
 class Ran:
-    """What ran for a case: lines for the first time, functions for the first time, and those that have changed."""
+    """What ran for a case: lines for the first time, and functions: all of them, and those that have changed.
+
+    ``functions`` are those that were met for the first time, whether they ran or are only there.
+    """
 
     lines: list[str] = field(default_factory=list)
     functions: Fingerprints = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
+    called: list[str] = field(default_factory=list)
 
     def add(self, more: Ran) -> None:
         """Take in what ran for it besides."""
         self.lines += more.lines
-        self.changed += [name for name in more.changed if name not in self.changed]
+        self.called = list(dict.fromkeys((*self.called, *more.called)))
+        self.changed = list(dict.fromkeys((*self.changed, *more.changed)))
         for name, codes in more.functions.items():
             self.functions.setdefault(name, []).extend(codes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object, without what is empty."""
-        return {name: value for name, value in vars(self).items() if value}
+        """Return it as a JSON object, without what is empty; what a case called only where it ran something new."""
+        left_out = () if self.lines else ("called",)
+        return {name: value for name, value in vars(self).items() if value and name not in left_out}
 
     @classmethod
     def from_json(cls, data: object) -> Ran:
@@ -53,6 +60,7 @@ class Ran:
             _texts(given.get("lines")),
             {str(name): _texts(codes) for name, codes in pairs},
             _texts(given.get("changed")),
+            _texts(given.get("called")),
         )
 
 
@@ -76,24 +84,34 @@ def _text_of(constant: object) -> str:
     return repr(constant)
 
 
+class _Watched:
+    """A function that is watched, and what of it has not run."""
+
+    __slots__ = ("calls", "changed", "code", "left", "name")
+
+    def __init__(self, code: CodeType, name: str, left: set[int], changed: bool) -> None:
+        self.code, self.name, self.left, self.changed = code, name, left, changed
+        self.calls = 0  # in the case at hand that ran nothing new of it
+
+
 class LineTracer:
     """Notes the lines below a folder that run.
 
     A function is looked at until all of its lines have run, or none that is new in `CALLS` calls of a case. ``folders``
     are those of the folder that are watched, all if empty. ``known`` are the functions as they were:
     of each that is not among them, changed or new, every case that calls it is told. Without any, nothing is.
+    Functions are met as they are called, or by ``meet_living``.
     """
 
     def __init__(self, root: str, folders: Collection[str] = (), known: Mapping[str, Collection[str]] = {}) -> None:
         self.root = f"{root}/"
+        self._prefixes = tuple(f"{self.root}{folder}/" for folder in folders) or (self.root,)
         self._known = known
+        self._of: dict[int, _Watched | None] = {}  # by the identity of the code: its hash takes long
+        self._unwatched: list[CodeType] = []  # kept, so that none of these is that of another one
         self._functions: Fingerprints = {}
-        self._changed: dict[CodeType, str] = {}
-        self._called: dict[str, None] = {}
+        self._called: set[_Watched] = set()
         self.ran: set[tuple[CodeType, int]] = set()
-        self._watched = tuple(f"{self.root}{folder}/" for folder in folders) or (self.root,)
-        self._left: dict[CodeType, set[int]] = {}
-        self._calls: Counter[CodeType] = Counter()
         self._new: list[tuple[CodeType, int]] = []
 
     @contextmanager
@@ -114,6 +132,12 @@ class LineTracer:
         except Exception:
             return
 
+    def meet_living(self) -> None:
+        """Meet the functions that are there already: the next case tells them, and whether they have changed."""
+        for code in live_code(self._prefixes):
+            if id(code) not in self._of:
+                self._meet(code)
+
     def lines(self) -> Lines:
         """What ran, by file from the folder on."""
         out: Lines = {}
@@ -124,48 +148,58 @@ class LineTracer:
     def next_case(self) -> Ran:
         """Return what ran since this was last asked; lines as ``file:line``."""
         lines = [f"{code.co_filename.removeprefix(self.root)}:{number}" for code, number in self._new]
-        ran = Ran(lines, self._functions, list(self._called))
-        self._functions, self._called = {}, {}
+        changed = list(dict.fromkeys(one.name for one in self._called if one.changed))
+        ran = Ran(lines, self._functions, changed, list(dict.fromkeys(one.name for one in self._called)))
+        for one in self._called:
+            one.calls = 0
+        self._functions = {}
+        self._called.clear()
         self._new.clear()
-        self._calls.clear()
         return ran
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
-        left = self._left.get(code)
-        if left is None:
-            left = self._left[code] = set(self._lines_of(code))
-            if left:
-                self._meet(code)
-        if self._changed and code in self._changed:
-            self._called[self._changed[code]] = None
-        if not left or self._calls[code] == CALLS:
+        try:
+            watched = self._of[id(code)]
+        except KeyError:
+            watched = self._meet(code)
+        if watched is None:
             return None
-        self._calls[code] += 1
+        self._called.add(watched)
+        if not watched.left or watched.calls == CALLS:
+            return None
+        watched.calls += 1
         return self._line
 
-    def _meet(self, code: CodeType) -> None:
-        """Take note of a function."""
+    def _meet(self, code: CodeType) -> _Watched | None:
+        """Take note of a function; return None if it is not watched."""
+        left = set(self._lines_of(code))
+        if not left:
+            self._unwatched.append(code)
+            self._of[id(code)] = None
+            return None
         name = f"{code.co_filename.removeprefix(self.root)}:{code.co_qualname}"
         found = fingerprint(code)
         self._functions.setdefault(name, []).append(found)
-        if self._known and found not in self._known.get(name, ()):
-            self._changed[code] = name
+        changed = bool(self._known) and found not in self._known.get(name, ())
+        watched = self._of[id(code)] = _Watched(code, name, left, changed)
+        return watched
 
     def _lines_of(self, code: CodeType) -> Iterator[int]:
         """The lines of a function that is watched; the one that it begins with is none where there are others.
 
         Modules and the bodies of classes are none: they run as they are imported, whatever the case.
         """
-        if code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(self._watched):
+        if code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(self._prefixes):
             lines = {line for *_, line in code.co_lines() if line is not None}
             yield from lines - {code.co_firstlineno} or lines
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         code, line = frame.f_code, frame.f_lineno
-        if event == "line" and line in self._left[code]:
+        watched = self._of[id(code)]
+        if event == "line" and watched is not None and line in watched.left:
             self.ran.add((code, line))
             self._new.append((code, line))
-            self._left[code].discard(line)
-            self._calls[code] = 0
+            watched.left.discard(line)
+            watched.calls = 0
         return self._line

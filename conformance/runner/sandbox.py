@@ -42,6 +42,8 @@ class Sandbox:
         self._backend = backend
         sources = getattr(backend, "sources", None) if watch is not None else None
         self._tracer = LineTracer(str(sources), known=watch or {}) if sources else None
+        if self._tracer is not None:
+            self._tracer.meet_living()
         self.ran = Ran()  # what of the backend's own ran for the case at hand
         self._mark = progress_mark.ProgressMark(descriptor)
         self._mark.set(progress_mark.NOT_CALLED)

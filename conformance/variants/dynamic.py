@@ -31,7 +31,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.variants.backward import has_gradients, with_gradients
 from torchstone.conformance.variants.bundles import draws
 from torchstone.conformance.variants.forked import refused
-from torchstone.conformance.variants.long_dim import fits
+from torchstone.conformance.variants.long_dim import fits, results_of
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
 from torchstone.conformance.variants.samples import is_large, unlike_by_turns
 from torchstone.conformance.variants.support import reads_beyond, resized, together
@@ -284,15 +284,25 @@ def _apart(case: Case, dims: Sequence[Sequence[int]]) -> Iterator[Case]:
 def _long(case: Case, dims: Dims) -> Iterator[Case]:
     """Of every fourth sample, the case with its first free size so large that there are millions of elements.
 
-    No size of two dims of one input: what takes their product takes too long.
+    No size of two dims of one input: what takes their product takes too long. Nor one with which the steps grow in
+    number: ``unbind`` would give a million tensors.
     """
     if case.index % LONG_OF != 2 or case.program.differentiates:
         return
     alike = _alike(case, dims)[0]
     size = next(t.shape[axes[0]] for t, axes in zip(case.args, alike, strict=True) if axes)
     rest = max(t.numel() // size for t, axes in zip(case.args, alike, strict=True) if axes)
-    if max(map(len, alike)) == 1 and rest:
+    if max(map(len, alike)) == 1 and rest and not _takes_more_steps(case, alike):
         yield from _at(case, alike, [lambda _: max(ELEMENTS // rest, size)], fits)
+
+
+def _takes_more_steps(case: Case, dims: Dims) -> bool:
+    """Whether a program gives more tensors for each of the sizes that come next."""
+    try:
+        counts = [results_of(other) for other in _at(case, dims, [lambda n: n, lambda n: n + 1, lambda n: n + 2])]
+    except Exception:
+        return False  # fake tensors do not take it: eager is asked
+    return len(counts) == len(set(counts)) == 3 and counts == sorted(counts)
 
 
 def _compile(case: Case, backend: Any, varying: Plan) -> Compiled:

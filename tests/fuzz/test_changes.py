@@ -41,16 +41,16 @@ def drawn(changes: Changes, many: int = 400, **told: object) -> Counter[str]:
     return found
 
 
-def test_half_of_the_programs_are_for_ops_that_come_to_what_has_changed():
+def test_most_programs_are_for_ops_that_come_to_what_has_changed():
     changes = Changes()
-    changes.known = frozenset({"f", "all", "rare", "once"})
+    changes.known = dict.fromkeys(["f", "all", "rare", "once"], ["1"])
     assert changes.focus(SeededChoices("0")) is None, "nothing has"
     for index in range(30):
         asked(changes, case("cos", "tan", index=index))
     asked(changes, case("sin", "cos", dtype=torch.float64, variant="dynamic"), "f")
     assert changes.changed == ["f"]
     found = drawn(changes)
-    assert 150 < found["sin"] < 250 and found["cos"] < 20, "of ops that come to it by themselves"
+    assert 250 < found["sin"] < 350 and found["cos"] < 20, "of ops that come to it by themselves"
     focus = [focus for n in range(100) if (focus := changes.focus(SeededChoices(str(n))))]
     assert {one.dtype for one in focus} == {torch.float64} and {one.variant for one in focus} == {None, "dynamic"}
     assert drawn(changes, pool=select_rules(["tan"])) == {"": 400}, "nothing of what may be drawn does"
@@ -58,7 +58,7 @@ def test_half_of_the_programs_are_for_ops_that_come_to_what_has_changed():
 
 def test_each_function_has_its_turn_and_one_that_all_programs_call_has_none():
     changes = Changes()
-    changes.known = frozenset({"f", "all", "rare", "once"})
+    changes.known = dict.fromkeys(["f", "all", "rare", "once"], ["1"])
     for index in range(10 * COMMON):
         asked(changes, case("cos", index=index), "all")
     for index in range(8):
@@ -71,7 +71,7 @@ def test_each_function_has_its_turn_and_one_that_all_programs_call_has_none():
 
 def test_programs_that_were_drawn_for_it_do_not_make_it_common():
     changes = Changes()
-    changes.known = frozenset({"f", "all", "rare", "once"})
+    changes.known = dict.fromkeys(["f", "all", "rare", "once"], ["1"])
     for index in range(20):
         asked(changes, case("cos", index=index))
     asked(changes, case("sin", index=20), "f")
@@ -83,14 +83,14 @@ def test_programs_that_were_drawn_for_it_do_not_make_it_common():
 
 def test_what_was_changed_has_as_many_as_all_that_is_new():
     changes = Changes()
-    changes.known = frozenset({"f"})
+    changes.known = dict.fromkeys(["f"], ["1"])
     for index in range(40):
         asked(changes, case("cos", index=index))
     asked(changes, case("sin"), "f")
     asked(changes, case("tan"), *(f"new {k}" for k in range(50)))
     assert changes.changed == ["f"] and len(changes.new) == 50
     found = drawn(changes)
-    assert 50 < found["sin"] < 150 and 50 < found["tan"] < 150
+    assert 100 < found["sin"] < 200 and 100 < found["tan"] < 200
 
 
 @pytest.mark.usefixtures("fork_server")
@@ -102,7 +102,7 @@ def test_a_campaign_draws_for_what_is_not_as_the_corpus_knew_it(tmp_path, monkey
         program = Program(("x",), (Call(f"torch.{op}", args, {}, "v"),), Ref("v"))
         kept.keep(Case(program, {"x": torch.ones(2)}, "fuzz", op, "float32", index=index))
     options = {"jobs": 1, "corpus": folder}
-    monkeypatch.setattr(campaign._Campaign, "_draw", lambda self: iter(()))
+    monkeypatch.setattr(campaign._Campaign, "_numbers", lambda self: iter(()))
     first = run_campaign(CampaignOptions("linalg", 120.0, 5, tmp_path / "first", **options))
     assert first.guidance.changes.changed == [], "nothing is known yet"
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import platform
+
 import pytest
 import torch
 
@@ -72,6 +75,32 @@ def test_it_knows_the_functions_of_the_last_time(tmp_path):
     assert Corpus(None).functions() == {}
 
 
+def test_programs_that_call_what_has_changed_come_first(tmp_path):
+    corpus = Corpus(tmp_path)
+    for op in ("sin", "cos", "tan", "exp", "sinh", "cosh", "atan"):
+        corpus.keep(case(op), called=["all", "f"] if op in ("sin", "tan") else ["all"])
+    corpus.keep(case("asin"), called=["all", "g"])
+    corpus.keep(case("acos"), called=["all"])
+    corpus.note({"all": ["1"], "f": ["2"], "g": ["3"]})
+    changed: set[str] = set()
+    again = Corpus(tmp_path)
+    found = again.cases(changed=lambda: changed)
+    assert [next(found).op for _ in range(2)] == ["acos", "asin"]
+    changed |= {"all", "f"}
+    rest = list(found)
+    assert [one.op for one in rest] == ["tan", "sin", "atan", "cosh", "sinh", "exp", "cos"], "what all call tells nothing"
+    assert [again.came_first(one) for one in rest] == [True] * 2 + [False] * 5
+    again.drop(rest[0])
+    again.keep(rest[1], called=["g"])
+    again.note({"all": ["1"]})
+    callers = json.loads((tmp_path / FUNCTIONS).read_text())["callers"]
+    assert callers == {"f": [1], "g": [1, 8]}, "of what is still there, the rare ones"
+    for damaged in ("[1]", '{"f": "tan"}', '{"f": ["tan", null]}'):
+        text = json.dumps({"python": platform.python_version(), "functions": {"f": ["1"]}, "callers": json.loads(damaged)})
+        (tmp_path / FUNCTIONS).write_text(text)
+        assert len(list(Corpus(tmp_path).cases(changed=lambda: {"f"}))) == 8
+
+
 REFUSING = """
 from torchstone.conformance.backends.adapters.eager import Eager
 from torchstone.conformance.backends.protocol import BackendUnsupported
@@ -93,7 +122,7 @@ def test_what_passed_before_and_is_refused_now_is_a_finding(tmp_path, monkeypatc
     corpus = Corpus(tmp_path / "corpus")
     for op, passed in (("sin", True), ("sinh", False), ("cos", True)):
         corpus.keep(case(op), passed=passed)
-    monkeypatch.setattr(campaign._Campaign, "_draw", lambda self: iter(()))
+    monkeypatch.setattr(campaign._Campaign, "_numbers", lambda self: iter(()))
     options = CampaignOptions("refusing:Refusing", 60.0, 5, tmp_path / "out", corpus=tmp_path / "corpus")
     found = run_campaign(options)
     assert found.tried == 3 and dict(found.outcomes) == {"unsupported": 2, "pass": 1}
@@ -119,7 +148,7 @@ def test_a_campaign_keeps_what_ran_new_lines_and_the_next_one_begins_with_it(tmp
     assert not run_campaign(options("unguided", programs=2, guided=False)).guidance.lines
     assert {file.name for file in (tmp_path / "corpus").glob(f"*{SUFFIX}")} == kept
 
-    monkeypatch.setattr(campaign._Campaign, "_draw", lambda self: iter(()))
+    monkeypatch.setattr(campaign._Campaign, "_numbers", lambda self: iter(()))
     second = run_campaign(options("second"))
     assert second.tried == len(kept), "it begins with them"
     left = {file.name for file in (tmp_path / "corpus").glob(f"*{SUFFIX}")}

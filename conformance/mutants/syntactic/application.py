@@ -6,7 +6,6 @@ function has. Closures, decorators, defaults and the rows of tables hold the fun
 
 from __future__ import annotations
 
-import gc
 import importlib
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, TypeAlias
 
+from torchstone.conformance.execution.live_functions import live_objects
 from torchstone.conformance.mutants.syntactic.mutation import REACHED, Mutation
 from torchstone.conformance.mutants.syntactic.population import FOLDERS, ROOT
 
@@ -38,16 +38,12 @@ class LiveCode:
         cached = type(lru_cache(_place))
         self.functions: dict[_Place, list[FunctionType]] = {}
         self.caches: list[Any] = []
-        frozen = gc.get_freeze_count()
-        gc.unfreeze()  # what is frozen is not listed
-        for one in gc.get_objects():
+        for one in live_objects():
             kind = type(one)  # not isinstance, which asks a proxy what it stands for
             if kind is FunctionType and one.__code__.co_filename.startswith(prefixes):
                 self.functions.setdefault(_place(one.__code__), []).append(one)
             elif kind is cached and str(one.__module__).startswith(packages):
                 self.caches.append(one)
-        if frozen:
-            gc.freeze()
 
     def forget(self) -> None:
         """Empty the compiler's caches: what they hold was made by other code."""

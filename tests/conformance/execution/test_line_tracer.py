@@ -136,6 +136,30 @@ def test_a_case_that_calls_what_has_changed_is_told(traced, tmp_path):
         assert later.next_case().changed == [], "which calls nothing"
 
 
+def test_functions_that_are_there_are_met_before_anything_calls_them(traced, tmp_path):
+    module, tracer = traced
+    path = tmp_path / "watched" / "more.py"
+    path.write_text("def outer():\n    def inner():\n        return 1\n    return inner\nTABLE = [lambda: 2]\n")
+    spec = importlib.util.spec_from_file_location("more", path)
+    more = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(more)
+    tracer.meet_living()
+    ran = tracer.next_case()
+    names = ["more.py:<lambda>", "more.py:outer", "more.py:outer.<locals>.inner", "signs.py:sign"]
+    assert sorted(ran.functions) == [f"watched/{name}" for name in names] and not (ran.lines or ran.changed or ran.called)
+    tracer.run(more.outer())
+    ran = tracer.next_case()
+    assert ran.called == ["watched/more.py:outer.<locals>.inner"] and ran.functions == {}, "which was met"
+    assert "called" in ran.to_json()
+    tracer.run(more.outer())
+    again = tracer.next_case()
+    assert again.called and "called" not in again.to_json(), "nothing new ran"
+
+    later = LineTracer(str(tmp_path), ["watched"], ran.functions | {"watched/more.py:outer": ["other"]})
+    later.meet_living()
+    assert set(later.next_case().functions) == {f"watched/{name}" for name in names}
+
+
 def test_what_a_worker_says_is_read_whatever_it_is():
     ran = Ran(["a.py:1"], {"a.py:f": ["1"]}, ["a.py:f"])
     assert Ran.from_json(json.loads(json.dumps(ran.to_json()))) == ran
