@@ -11,7 +11,7 @@ from torchstone.conformance.execution.run_case import part_of, run_case
 from torchstone.conformance.oracle.parts import parts_of
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.sources import find_case
-from torchstone.conformance.variants.dynamic import MORE, plan
+from torchstone.conformance.variants.dynamic import ELEMENTS, LONG_OF, MORE, _long, plan
 
 pytestmark = pytest.mark.usefixtures("no_forks")
 
@@ -70,3 +70,13 @@ def test_sizes_vary_that_go_with_no_fixed_one() -> None:
     varying = plan(asked(given, "dynamic"))
     assert varying is not None and varying.dims == ((0,),)
     assert [other.args[0].shape for other in varying.others] == [(5, 12, 6), (8, 12, 6), (3, 12, 6)]
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "is_long"),
+    [("torch.sin", (), True), ("torch.unbind", (), False), ("torch.split", (1,), False), ("torch.chunk", (2,), True)],
+)
+def test_no_size_is_long_of_which_each_element_gives_a_tensor(target: str, args: tuple[int, ...], is_long: bool) -> None:
+    given = case(target, torch.randn(6), args=args).replace(index=LONG_OF + 2)
+    found = list(_long(given, ((0,),)))
+    assert [other.args[0].numel() for other in found] == [ELEMENTS] * is_long
