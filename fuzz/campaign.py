@@ -28,7 +28,7 @@ from torchstone.fuzz.findings import Findings
 from torchstone.fuzz.generator.choices import SeededChoices
 from torchstone.fuzz.generator.generate import Drafts, NothingGenerated
 from torchstone.fuzz.generator.rules import OpRule
-from torchstone.fuzz.generator.variants import FREE, nth_case
+from torchstone.fuzz.generator.variants import JUDGING_COSTS, nth_case
 from torchstone.fuzz.guidance import Guidance
 from torchstone.fuzz.saved import UNSORTED, forget_unsorted, keep_unsorted, save
 from torchstone.fuzz.triage import GRACE, NOT_REDUCED, Triage
@@ -287,7 +287,7 @@ class _Campaign:
     def _in_turn(self) -> Iterator[Case]:
         """The programs: those that were kept, and then those that are drawn; what is drawn for a change, in between."""
         plan, tally = self.plan, self.tally
-        asked_for, costs = _operators(plan), getattr(self._backend, "costs", FREE)
+        asked_for, costs = _operators(plan), getattr(self._backend, "costs", JUDGING_COSTS)
         kept, asked = self._kept(), 0
         for index in self._numbers():
             focus = self._focus(index, asked)
