@@ -20,7 +20,7 @@ from torchstone.fuzz.generator.in_a_variant import in_a_variant
 from torchstone.fuzz.generator.novelty import Novelty
 from torchstone.fuzz.generator.rules import OpRule
 
-WEIGHTS = ((DEFAULT, 45), ("backward", 30), ("dynamic", 10), ("batch", 5), ("rewritten", 10))
+WEIGHTS = ((DEFAULT, 55), ("backward", 20), ("dynamic", 10), ("batch", 5), ("rewritten", 10))
 """The variants, and of a hundred seconds how many are for each."""
 
 SPECIAL_VALUES = 15
