@@ -1,14 +1,15 @@
 """Guidance of a campaign: what its programs had and what the backend said decide what is drawn next.
 
 A program that gets a verdict or a message that no earlier one got, or that runs lines of the backend that none ran,
-makes its ops and dtypes likelier for a while. What is drawn depends on nothing but the seed, and the programs, verdicts
-and lines that this is told of, in their order.
+makes its ops and dtypes likelier for a while. A refusal does not: ops for which the backend never did but refuse are
+drawn less often. What is drawn depends on nothing but the seed, and the programs, verdicts and lines that this is told
+of, in their order.
 """
 
 from __future__ import annotations
 
 from torchstone.conformance.execution.line_tracer import Ran
-from torchstone.conformance.execution.verdict import CORRECT, Verdict
+from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.fuzz.changes import Changes
 from torchstone.fuzz.generator.novelty import Novelty
@@ -42,13 +43,18 @@ class Guidance(Novelty):
         return self._ran.get(case.id, [])
 
     def learn(self, case: Case, verdict: Verdict) -> bool:
-        """Take note of a verdict; say whether it, or what ran for it, is new. The first that is right is no news."""
+        """Take note of a verdict; say whether it, or what ran for it, is new. The first that is right is no news.
+
+        Nor is a refusal.
+        """
         self.changes.count(case)
         found, ran = signature(verdict), case.id in self._ran
-        answered = found not in self._said and verdict.outcome not in CORRECT
+        refused = verdict.outcome is Outcome.UNSUPPORTED
+        answered = found not in self._said and verdict.outcome not in CORRECT and not refused
         self._said.add(found)
         self._ran.pop(case.id, None)
         targets = {call.target for call in case.program.every_call}
+        self.answer(targets, refused)
         self.show(targets, ran)
         if not (answered or ran):
             return False

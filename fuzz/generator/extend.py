@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torchstone.fuzz.generator.draft import Draft
-from torchstone.fuzz.generator.novelty import CANDIDATES, GUIDED
+from torchstone.fuzz.generator.novelty import CANDIDATES, GUIDED, STILL_DRAWN
 from torchstone.fuzz.generator.rules import OpRule
 
 ATTEMPTS = 20
@@ -51,6 +52,10 @@ class Pool:
             first,
             *(draft.choices.pick(kind) for _ in range(CANDIDATES - 1 if draft.choices.chance(GUIDED) else 0)),
         ]
+        if any(novelty.is_unsupported(rule.target) for rule in drawn) and not draft.choices.chance(STILL_DRAWN):
+            more = (draft.choices.pick(kind) for _ in range(CANDIDATES))
+            supported = [rule for rule in itertools.chain(drawn, more) if not novelty.is_unsupported(rule.target)]
+            drawn = supported[: len(drawn)] or drawn
         best = max(drawn, key=lambda rule: novelty.score(rule.op, (rule.target, rule.inplace), draft.base))
         novelty.try_op(best.op)
         return best

@@ -21,6 +21,10 @@ WHOLE_PROGRAM = 4
 """For how many tries one counts that cost a program."""
 DRY = 8
 """Programs in a row in which an op ran nothing new of the backend, after which it is as good as any other."""
+UNSUPPORTED = 3
+"""Refused programs that had an op, and none that was not refused, after which it is taken to be unsupported."""
+STILL_DRAWN = 10
+"""Of a hundred calls, how many are drawn from these ops, too: it may have been the others of the program."""
 HOT_PROGRAMS = 40
 """For how many programs what was in a program of interest is drawn more often."""
 
@@ -40,6 +44,8 @@ class Novelty:
         self._had: Counter[str] = Counter()
         self._dry: Counter[str] = Counter()
         self._hot: dict[Hashable, int] = {}
+        self._refused: Counter[str] = Counter()
+        self._supported: set[str] = set()
 
     def is_new(self, feature: Feature) -> bool:
         """Whether no program had it."""
@@ -86,6 +92,17 @@ class Novelty:
         """Take note of whether a program with calls of these ran something new of the backend."""
         for target in targets:
             self._dry[target] = 0 if news else self._dry[target] + 1
+
+    def answer(self, targets: Iterable[str], refused: bool) -> None:
+        """Take note of whether the backend refused a program with calls of these, or answered."""
+        if refused:
+            self._refused.update(set(targets) - self._supported)
+        else:
+            self._supported.update(targets)
+
+    def is_unsupported(self, target: str) -> bool:
+        """Whether the backend refused all programs with calls of it, and several."""
+        return target not in self._supported and self._refused[target] >= UNSUPPORTED
 
     def heat(self, found: Iterable[Hashable]) -> None:
         """Draw these more often for a while."""

@@ -43,7 +43,7 @@ def drawn(changes: Changes, many: int = 400, **told: object) -> Counter[str]:
 
 def test_most_programs_are_for_ops_that_come_to_what_has_changed():
     changes = Changes()
-    changes.known = dict.fromkeys(["f", "all", "rare", "once"], ["1"])
+    changes.known = {name: ["1"] for name in ("f", "all", "rare", "once")}
     assert changes.focus(SeededChoices("0")) is None, "nothing has"
     for index in range(30):
         asked(changes, case("cos", "tan", index=index))
@@ -58,7 +58,7 @@ def test_most_programs_are_for_ops_that_come_to_what_has_changed():
 
 def test_each_function_has_its_turn_and_one_that_all_programs_call_has_none():
     changes = Changes()
-    changes.known = dict.fromkeys(["f", "all", "rare", "once"], ["1"])
+    changes.known = {name: ["1"] for name in ("f", "all", "rare", "once")}
     for index in range(10 * COMMON):
         asked(changes, case("cos", index=index), "all")
     for index in range(8):
@@ -71,7 +71,7 @@ def test_each_function_has_its_turn_and_one_that_all_programs_call_has_none():
 
 def test_programs_that_were_drawn_for_it_do_not_make_it_common():
     changes = Changes()
-    changes.known = dict.fromkeys(["f", "all", "rare", "once"], ["1"])
+    changes.known = {name: ["1"] for name in ("f", "all", "rare", "once")}
     for index in range(20):
         asked(changes, case("cos", index=index))
     asked(changes, case("sin", index=20), "f")
@@ -83,7 +83,7 @@ def test_programs_that_were_drawn_for_it_do_not_make_it_common():
 
 def test_what_was_changed_has_as_many_as_all_that_is_new():
     changes = Changes()
-    changes.known = dict.fromkeys(["f"], ["1"])
+    changes.known = {"f": ["1"]}
     for index in range(40):
         asked(changes, case("cos", index=index))
     asked(changes, case("sin"), "f")

@@ -88,7 +88,9 @@ def test_programs_that_call_what_has_changed_come_first(tmp_path):
     assert [next(found).op for _ in range(2)] == ["acos", "asin"]
     changed |= {"all", "f"}
     rest = list(found)
-    assert [one.op for one in rest] == ["tan", "sin", "atan", "cosh", "sinh", "exp", "cos"], "what all call tells nothing"
+    assert [one.op for one in rest] == ["tan", "sin", "atan", "cosh", "sinh", "exp", "cos"], (
+        "what all call tells nothing"
+    )
     assert [again.came_first(one) for one in rest] == [True] * 2 + [False] * 5
     again.drop(rest[0])
     again.keep(rest[1], called=["g"])
@@ -96,7 +98,9 @@ def test_programs_that_call_what_has_changed_come_first(tmp_path):
     callers = json.loads((tmp_path / FUNCTIONS).read_text())["callers"]
     assert callers == {"f": [1], "g": [1, 8]}, "of what is still there, the rare ones"
     for damaged in ("[1]", '{"f": "tan"}', '{"f": ["tan", null]}'):
-        text = json.dumps({"python": platform.python_version(), "functions": {"f": ["1"]}, "callers": json.loads(damaged)})
+        text = json.dumps(
+            {"python": platform.python_version(), "functions": {"f": ["1"]}, "callers": json.loads(damaged)}
+        )
         (tmp_path / FUNCTIONS).write_text(text)
         assert len(list(Corpus(tmp_path).cases(changed=lambda: {"f"}))) == 8
 

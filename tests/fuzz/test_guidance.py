@@ -8,8 +8,9 @@ import torch
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
+from torchstone.fuzz.generator.catalog import select_rules
 from torchstone.fuzz.generator.generate import nth_program
-from torchstone.fuzz.generator.novelty import HOT_PROGRAMS, PATIENCE, Novelty
+from torchstone.fuzz.generator.novelty import HOT_PROGRAMS, PATIENCE, UNSUPPORTED, Novelty
 from torchstone.fuzz.guidance import Guidance
 from torchstone.fuzz.vocabulary import Vocabulary
 
@@ -54,9 +55,10 @@ SIN = Case(
 
 def test_a_message_never_seen_makes_ops_and_dtypes_likelier_for_a_while() -> None:
     guidance = Guidance()
-    assert guidance.learn(SIN, _verdict("no sin of int16"))
+    assert not guidance.learn(SIN, _verdict("no sin of int16")) and not guidance.hot_dtypes(), "a refusal is no news"
+    assert guidance.learn(SIN, _verdict("an unlucky int16", Outcome.ERROR))
     assert guidance.is_hot("torch.sin") and guidance.hot_dtypes() == [torch.int16]
-    assert not guidance.learn(SIN, _verdict("no sin of int16")), "the same again is no news"
+    assert not guidance.learn(SIN, _verdict("an unlucky int16", Outcome.ERROR)), "the same again is no news"
     assert not guidance.learn(SIN, _verdict("", Outcome.PASS))
     for _ in range(HOT_PROGRAMS + 1):
         guidance.keep([])
@@ -71,3 +73,24 @@ def test_an_op_that_no_program_had_counts_most_until_it_was_tried_often() -> Non
     for _ in range(PATIENCE):
         novelty.try_op("sin")
     assert novelty.score("sin", (), torch.float32) == 0
+
+
+def test_ops_that_were_refused_only_are_drawn_less_often() -> None:
+    def share(novelty: Novelty) -> float:
+        cases = [nth_program(8, index, rules=select_rules(["sin", "cos"]), novelty=novelty) for index in range(40)]
+        targets = [call.target for case in cases for call in case.program.every_call]
+        return sum("sin" in target for target in targets) / len(targets)
+
+    guidance = Guidance()
+    assert 0.3 < share(guidance) < 0.7
+    sines = [target for target in ("torch.sin", "torch.sin_", "torch.Tensor.sin_") for _ in range(UNSUPPORTED)]
+    for target in sines:
+        case = SIN.replace(program=Program(("x",), (Call(target, (Ref("x"),), {}, "v"),), Ref("v")))
+        assert not guidance.is_unsupported(target)
+        guidance.learn(case, _verdict("no sines"))
+    assert guidance.is_unsupported("torch.sin") and 0 < share(guidance) < 0.3
+    guidance.learn(SIN, _verdict("", Outcome.PASS))
+    assert not guidance.is_unsupported("torch.sin")
+    for _ in range(UNSUPPORTED):
+        guidance.learn(SIN, _verdict("no sin of int16"))
+    assert not guidance.is_unsupported("torch.sin"), "which some program had"
