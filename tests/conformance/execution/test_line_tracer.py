@@ -137,7 +137,7 @@ def test_a_case_that_calls_what_has_changed_is_told(traced, tmp_path):
 
 
 def test_functions_that_are_there_are_met_before_anything_calls_them(traced, tmp_path):
-    module, tracer = traced
+    _, tracer = traced
     path = tmp_path / "watched" / "more.py"
     path.write_text("def outer():\n    def inner():\n        return 1\n    return inner\nTABLE = [lambda: 2]\n")
     spec = importlib.util.spec_from_file_location("more", path)
@@ -146,7 +146,8 @@ def test_functions_that_are_there_are_met_before_anything_calls_them(traced, tmp
     tracer.meet_living()
     ran = tracer.next_case()
     names = ["more.py:<lambda>", "more.py:outer", "more.py:outer.<locals>.inner", "signs.py:sign"]
-    assert sorted(ran.functions) == [f"watched/{name}" for name in names] and not (ran.lines or ran.changed or ran.called)
+    assert sorted(ran.functions) == [f"watched/{name}" for name in names]
+    assert not (ran.lines or ran.changed or ran.called), "nothing has run"
     tracer.run(more.outer())
     ran = tracer.next_case()
     assert ran.called == ["watched/more.py:outer.<locals>.inner"] and ran.functions == {}, "which was met"

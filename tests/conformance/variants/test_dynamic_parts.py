@@ -76,7 +76,7 @@ def test_sizes_vary_that_go_with_no_fixed_one() -> None:
     ("target", "args", "is_long"),
     [("torch.sin", (), True), ("torch.unbind", (), False), ("torch.split", (1,), False), ("torch.chunk", (2,), True)],
 )
-def test_no_size_is_long_of_which_each_element_gives_a_tensor(target: str, args: tuple[int, ...], is_long: bool) -> None:
+def test_no_size_is_long_that_gives_as_many_tensors(target: str, args: tuple[int, ...], is_long: bool) -> None:
     given = case(target, torch.randn(6), args=args).replace(index=LONG_OF + 2)
     found = list(_long(given, ((0,),)))
     assert [other.args[0].numel() for other in found] == [ELEMENTS] * is_long
