@@ -26,10 +26,10 @@ WEIGHTS = ((DEFAULT, 55), ("backward", 20), ("dynamic", 10), ("batch", 5), ("rew
 SPECIAL_VALUES = 15
 """Of a hundred programs, how many have special values among their inputs."""
 CONTROL_FLOW = "control flow"
-JUDGING_COSTS: Mapping[str, int] = {"backward": 3, "rewritten": 3, "batch": 7, "dynamic": 15, DRAWS: 4}
-"""The costs of a backend that names none: what it takes to judge what eager gives in no time, many programs as one.
+JUDGING_COSTS: Mapping[str, int] = {"rewritten": 2, "batch": 6, "dynamic": 10, DRAWS: 4}
+"""The costs of a backend that names none: what it takes to draw and judge what eager gives at once, many as one.
 
-One that draws random numbers takes forty times as long. But nothing else shows what is wrong with its op.
+One that draws random numbers takes eight times as long. But nothing else shows what is wrong with its op.
 """
 _UNIT = 1000
 
