@@ -15,6 +15,7 @@ from torchstone.conformance.backends.protocol import Backend
 from torchstone.conformance.backends.registry import load
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.escape import shell_command
+from torchstone.conformance.execution.line_tracer import functions_of_files
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.files import prepare_folder
 from torchstone.conformance.program.case import Case
@@ -169,6 +170,8 @@ def run_campaign(
         limits["judging"] = min(JUDGING, plan.timeout)
     known = corpus.functions()
     tally.guidance.changes.known = known
+    if plan.guided and plan.python is None and (sources := getattr(_backend(plan.backend), "sources", None)):
+        tally.guidance.changes.meet(functions_of_files(str(sources)))
     pooled = Pool(plan.backend, python=plan.python, jobs=plan.jobs, tick=tick, watch=watch, known=known, **limits)
     with pooled as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # eager's, of what is drawn and reduced
@@ -342,12 +345,15 @@ class _Campaign:
         def may_be(case: Case) -> bool:
             return not asked_for or any(call.operator in asked_for for call in case.program.every_call)
 
-        for kept in self._corpus.cases(may_be, changes.unlike_known):
+        cases = self._corpus.cases(may_be)
+        changes.expect(cases)
+        for kept in self._corpus.in_turn(cases, changes.unlike_known):
             if tally.seconds >= plan.seconds / 2:
                 return
             if tally.findings.spared(kept, asked_for) is kept:
-                if self._corpus.came_first(kept):
+                if names := self._corpus.came_for(kept):
                     changes.draw(kept)
+                    changes.watch(kept, names)
                 yield kept
 
     def _is_last_call(self) -> bool:

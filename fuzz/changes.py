@@ -85,6 +85,11 @@ class Changes:
             name for name, codes in self.functions.items() if name in self.known and set(codes) - set(self.known[name])
         }
 
+    def expect(self, cases: Iterable[Case]) -> None:
+        """Take note of programs that tell which ops are common."""
+        for case in cases:
+            self._ops.update(_targets(case))
+
     def draw(self, case: Case) -> None:
         """Take note that a program was drawn for a focus."""
         self._drawn.add(case.id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from torchstone.conformance.errors import InputError
@@ -38,7 +38,7 @@ class Corpus:
         self._next = 1 + max((_number(file) for file in self._files), default=0)
         self._of: dict[int, tuple[Case, Path]] = {}
         self._passed: set[int] = set()
-        self._first: set[int] = set()
+        self._for: dict[int, list[str]] = {}
         noted = self._noted()
         self._functions: Fingerprints = Ran.from_json(noted).functions
         self._callers = _callers(noted.get("callers"))
@@ -47,19 +47,10 @@ class Corpus:
         """How many there were at the beginning."""
         return len(self._files)
 
-    def cases(
-        self, wanted: Callable[[Case], bool] = lambda case: True, changed: Callable[[], Collection[str]] = tuple
-    ) -> Iterator[Case]:
-        """Yield the wanted ones that were there at the beginning. What is no case is named in ``unreadable``.
-
-        ``changed`` are names of functions: programs that call one come first, from when it is among them.
-        """
-        left = dict.fromkeys(self._files)
-        while left:
-            callers = {number for name in changed() for number in self._callers.get(name, ())}
-            first = next((file for file in left if _number(file) in callers), None)
-            file = first or next(iter(left))
-            del left[file]
+    def cases(self, wanted: Callable[[Case], bool] = lambda case: True) -> list[Case]:
+        """Return the wanted ones that were there at the beginning. What is no case is named in ``unreadable``."""
+        found = []
+        for file in self._files:
             try:
                 case = Case.load(file)
             except InputError:
@@ -71,9 +62,31 @@ class Corpus:
                 self._of[id(case)] = case, file
                 if passed:
                     self._passed.add(id(case))
-                if first:
-                    self._first.add(id(case))
-                yield case
+                found.append(case)
+        return found
+
+    def in_turn(self, cases: Iterable[Case], changed: Callable[[], Collection[str]]) -> Iterator[Case]:
+        """Yield these cases of the corpus: as they are, until it is known that functions have ``changed``.
+
+        Programs that call one, by its name, come first from then on, unless many do. Of one that no program calls,
+        these are programs that call another function of its file.
+        """
+        left = {_number(self._of[id(case)][1]): case for case in cases}
+        few = {
+            name: numbers if len(numbers) * COMMON <= len(self) else set() for name, numbers in self._callers.items()
+        }
+        near: dict[str, set[int]] = {}
+        for name, numbers in few.items():
+            near.setdefault(_file_of(name), set()).update(numbers)
+        while left:
+            wanted: dict[int, list[str]] = {}
+            for name in changed():
+                for number in few.get(name, near.get(_file_of(name), ())):
+                    wanted.setdefault(number, []).append(name)
+            number = next((number for number in left if number in wanted), next(iter(left)))
+            case = left.pop(number)
+            self._for[id(case)] = wanted.get(number, [])
+            yield case
 
     def has(self, case: Case) -> bool:
         """Whether this very case is one of those."""
@@ -83,9 +96,9 @@ class Corpus:
         """Whether it is one of those, and was right when it was kept."""
         return id(case) in self._passed
 
-    def came_first(self, case: Case) -> bool:
-        """Whether it is one of those, and came before others since it calls what has changed."""
-        return id(case) in self._first
+    def came_for(self, case: Case) -> list[str]:
+        """The changed functions for which it came before others, if it is one of those."""
+        return self._for.get(id(case), [])
 
     def keep(self, case: Case, *, passed: bool = False, called: Collection[str] = ()) -> None:
         """Add a program, unless it is one of these. Raises InputError when it cannot be written.
@@ -122,7 +135,7 @@ class Corpus:
         return data if same else {}
 
     def note(self, functions: Fingerprints) -> None:
-        """Write down the functions of the backend as they are now, and which programs call the rare ones of them.
+        """Write down the functions of the backend as they are now, and which programs call them.
 
         Those that are not among them stay as they were. Raises InputError when they cannot be written."""
         if self.folder is None or not functions:
@@ -132,7 +145,7 @@ class Corpus:
         data = {
             "python": platform.python_version(),
             "functions": self._functions | functions,
-            "callers": {name: numbers for name, numbers in callers.items() if 0 < len(numbers) * COMMON <= len(there)},
+            "callers": {name: numbers for name, numbers in callers.items() if numbers},
         }
         with replace_file(self.folder / FUNCTIONS) as file:
             file.write(json.dumps(data, sort_keys=True).encode())
@@ -146,6 +159,10 @@ class Corpus:
 def _number(file: Path) -> int:
     digits = file.name.partition("-")[0]
     return int(digits) if digits.isdecimal() else 0
+
+
+def _file_of(name: str) -> str:
+    return name.partition(":")[0]
 
 
 def _callers(given: object) -> dict[str, set[int]]:

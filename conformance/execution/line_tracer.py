@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
-from torchstone.conformance.execution.live_functions import live_code
+from torchstone.conformance.execution.live_functions import code_of_files, live_code
 
 Lines: TypeAlias = "dict[str, set[int]]"
 """Lines that ran, by file."""
@@ -84,6 +85,14 @@ def _text_of(constant: object) -> str:
     return repr(constant)
 
 
+def functions_of_files(root: str) -> Fingerprints:
+    """The functions in the Python files of a folder, whether or not anything has imported them."""
+    met = LineTracer(root)
+    for code in code_of_files(Path(root)):
+        met.meet(code)
+    return met.next_case().functions
+
+
 class _Watched:
     """A function that is watched, and what of it has not run."""
 
@@ -135,8 +144,12 @@ class LineTracer:
     def meet_living(self) -> None:
         """Meet the functions that are there already: the next case tells them, and whether they have changed."""
         for code in live_code(self._prefixes):
-            if id(code) not in self._of:
-                self._meet(code)
+            self.meet(code)
+
+    def meet(self, code: CodeType) -> None:
+        """Meet a function, if it is watched: the next case tells it."""
+        if id(code) not in self._of:
+            self._meet(code)
 
     def lines(self) -> Lines:
         """What ran, by file from the folder on."""

@@ -1,9 +1,11 @@
-"""The functions that live in this process, whatever holds them: modules, closures, tables, decorators."""
+"""Functions by their code: those that live in this process, whatever holds them, and those of source files."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from types import CodeType, FunctionType
 
 
@@ -26,6 +28,20 @@ def live_code(prefixes: tuple[str, ...]) -> Iterator[CodeType]:
     }
     for code in found:
         yield from _all_inside(code)
+
+
+def code_of_files(folder: Path) -> Iterator[CodeType]:
+    """The code of each function and class in the Python files of a folder, as Python compiles it; nothing of it runs.
+
+    A file that is none is left out.
+    """
+    for file in sorted(folder.rglob("*.py")):
+        try:
+            module = SourceFileLoader(file.stem, str(file)).get_code(file.stem)
+        except (SyntaxError, ValueError, OSError):
+            continue
+        if module is not None:
+            yield from _all_inside(module)
 
 
 def _all_inside(code: CodeType) -> Iterator[CodeType]:

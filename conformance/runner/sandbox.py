@@ -102,8 +102,11 @@ class Sandbox:
                 yield program
 
         found = self.call(progress_mark.BATCH, cast("Any", self._backend).compile_many, one_by_one())
+        each = [*ran[1:], self.ran]
+        for before in ran[:1]:
+            each[0].add(before)
         out: list[Any] = []
-        for one, of_one in zip(found, [*ran[1:], self.ran], strict=False):
+        for one, of_one in zip(found, each, strict=False):
             good = printable_exception(one) if isinstance(one, BaseException) else SandboxedExecutable(self, one)
             good.__dict__["ran"] = of_one
             out.append(good)

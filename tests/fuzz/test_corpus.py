@@ -75,6 +75,19 @@ def test_it_knows_the_functions_of_the_last_time(tmp_path):
     assert Corpus(None).functions() == {}
 
 
+def test_of_what_nothing_calls_programs_come_first_that_call_what_is_near(tmp_path):
+    corpus = Corpus(tmp_path)
+    for op in ("sin", "cos", "tan", "exp"):
+        corpus.keep(case(op), called=["a.py:all", "a.py:g"] if op == "sin" else ["a.py:all"])
+    corpus.note({"a.py:all": ["1"], "a.py:f": ["2"], "a.py:g": ["3"]})
+    again = Corpus(tmp_path)
+    assert [one.op for one in again.in_turn(again.cases(), lambda: ["a.py:f"])] == ["sin", "exp", "tan", "cos"]
+    for changed in ("a.py:all", "b.py:f"):
+        again = Corpus(tmp_path)
+        first = next(again.in_turn(again.cases(), [changed].copy))
+        assert first.op == "exp", "all call it, or nothing is near"
+
+
 def test_programs_that_call_what_has_changed_come_first(tmp_path):
     corpus = Corpus(tmp_path)
     for op in ("sin", "cos", "tan", "exp", "sinh", "cosh", "atan"):
@@ -84,25 +97,26 @@ def test_programs_that_call_what_has_changed_come_first(tmp_path):
     corpus.note({"all": ["1"], "f": ["2"], "g": ["3"]})
     changed: set[str] = set()
     again = Corpus(tmp_path)
-    found = again.cases(changed=lambda: changed)
+    found = again.in_turn(again.cases(), lambda: changed)
     assert [next(found).op for _ in range(2)] == ["acos", "asin"]
     changed |= {"all", "f"}
     rest = list(found)
     assert [one.op for one in rest] == ["tan", "sin", "atan", "cosh", "sinh", "exp", "cos"], (
         "what all call tells nothing"
     )
-    assert [again.came_first(one) for one in rest] == [True] * 2 + [False] * 5
+    assert [again.came_for(one) for one in rest] == [["f"]] * 2 + [[]] * 5
     again.drop(rest[0])
     again.keep(rest[1], called=["g"])
     again.note({"all": ["1"]})
     callers = json.loads((tmp_path / FUNCTIONS).read_text())["callers"]
-    assert callers == {"f": [1], "g": [1, 8]}, "of what is still there, the rare ones"
+    assert callers == {"all": [1, 2, 4, 5, 6, 7, 8, 9], "f": [1], "g": [1, 8]}, "of what is still there"
     for damaged in ("[1]", '{"f": "tan"}', '{"f": ["tan", null]}'):
         text = json.dumps(
             {"python": platform.python_version(), "functions": {"f": ["1"]}, "callers": json.loads(damaged)}
         )
         (tmp_path / FUNCTIONS).write_text(text)
-        assert len(list(Corpus(tmp_path).cases(changed=lambda: {"f"}))) == 8
+        again = Corpus(tmp_path)
+        assert len(list(again.in_turn(again.cases(), lambda: {"f"}))) == 8
 
 
 REFUSING = """

@@ -82,6 +82,9 @@ def test_each_of_many_programs_has_its_own_lines_and_so_has_one_that_is_refused(
         [program("torch.sin"), program("torch.sin"), program("torch.cumsum"), program("torch.nonzero_static")]
     )
     assert len(first.ran.lines) > 500 and len(again.ran.lines) < 50
+    assert len(first.ran.functions) > len(first.ran.called) > 100, (
+        "those that are there besides are told with the first"
+    )
     assert isinstance(refused, Exception) and isinstance(refused.ran.lines, list)
     sandbox.begin(first)
     assert sandbox.ran.lines == first.ran.lines
