@@ -71,7 +71,7 @@ class Corpus:
         Programs that call one, by its name, come first from then on, unless many do. Of one that no program calls,
         these are programs that call another function of its file.
         """
-        left = {_number(self._of[id(case)][1]): case for case in cases}
+        left = [(_number(self._of[id(case)][1]), case) for case in cases]
         few = {
             name: numbers if len(numbers) * COMMON <= len(self) else set() for name, numbers in self._callers.items()
         }
@@ -83,8 +83,8 @@ class Corpus:
             for name in changed():
                 for number in few.get(name, near.get(_file_of(name), ())):
                     wanted.setdefault(number, []).append(name)
-            number = next((number for number in left if number in wanted), next(iter(left)))
-            case = left.pop(number)
+            at = next((at for at, (number, _) in enumerate(left) if number in wanted), 0)
+            number, case = left.pop(at)
             self._for[id(case)] = wanted.get(number, [])
             yield case
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 
 import pytest
 import torch
@@ -46,6 +47,10 @@ def test_what_is_not_wanted_or_cannot_be_read_stays_where_it_is(tmp_path):
     assert list(again.cases(lambda one: one.op == "cos")) == []
     assert [file.name for file in again.unreadable] == ["000007-damaged.safetensors"]
     again.keep(case("cos"))
+    shutil.copy(next(tmp_path.glob("000001-*")), tmp_path / "000001-another.safetensors")
+    same = Corpus(tmp_path)
+    assert len(list(same.in_turn(same.cases(), list))) == 3, "of the same number, too"
+    (tmp_path / "000001-another.safetensors").unlink()
     assert len(list(tmp_path.iterdir())) == 4 and (tmp_path / "000007-damaged.safetensors").exists()
 
 
