@@ -50,15 +50,15 @@ def _same(op: Operation, values: Mapping[str, Dim], hints: Mapping[str, int]) ->
             return Value(_at(item.type, values), item.name)
         return substitute(item, values) if isinstance(item, Expr) else item
 
-    moved = Operation(op.name, map_operand(op.operands, leaf), op.results, op.attributes, op.location)  # type: ignore[arg-type]
     try:
+        moved = Operation(op.name, map_operand(op.operands, leaf), op.results, op.attributes, op.location)  # type: ignore[arg-type]
         if 0 in values.values() and not has_effect(op):
             _run_on_zeros(moved, hints)
             taken, given = _emptied(op.values, values), _emptied(op.results, values)
             if any(taken) and not all(given) and op.name.split(".")[1] not in _OF_NOTHING:
                 return False
         return result_types(moved, FakeSizes(hints)) == tuple(_at(r.type, values) for r in op.results)
-    except (TorchstoneError, RuntimeError, IndexError, ValueError):
+    except (TorchstoneError, RuntimeError, IndexError, ValueError, ZeroDivisionError):
         return False
 
 

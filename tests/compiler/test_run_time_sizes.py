@@ -55,6 +55,7 @@ ANY_SIZE: dict[str, Program] = {
     "unique_consecutive columns": lambda x: torch.unique_consecutive(x.sign(), return_counts=True, dim=1),
     "bincount": lambda x: torch.bincount((x.abs() * 2).long().view(-1), minlength=2),
     "bincount with weights": lambda x: torch.bincount((x.abs() * 2).long().view(-1), x.view(-1)),
+    "chunk": lambda x: torch.chunk(torch.bincount((x.abs() * 2).long().view(-1), minlength=3), 2)[0],
     "repeat_interleave": lambda x: torch.repeat_interleave(x, (x[:, 0].abs() * 2).long(), dim=0),
     "constant": lambda x: x * float(torch.equal(x, x)),
 }

@@ -136,6 +136,8 @@ _Following = Callable[[Tensor, Any, Tensor, Tensor], Tensor]
 _Wave = Callable[[Tensor], Tensor]
 MAX_DEGREE = 256
 """Up to here each step of a recurrence is one."""
+OF_ANGLES = 6
+"""Beyond this degree eager takes a Chebyshev polynomial of a number between -1 and 1 for a wave of its angle."""
 MAX_MATRICES = 2**20
 """How many are multiplied at once at most, for all numbers of a result together."""
 
@@ -144,26 +146,29 @@ def _recurrence(
     first: Callable[[Tensor], Tensor],
     following: _Following,
     argument: Callable[[Tensor], Tensor],
-    beyond: Callable[[Tensor, Tensor], Tensor] | None = None,
+    of_angle: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Any:
-    """``beyond``: another formula, for degrees that would take too many steps; without one, a product of matrices."""
-    beyond = beyond or functools.partial(_by_matrices, first, following)
+    """``of_angle``: another formula, for degrees that would take too many steps; without one, a product of matrices.
+
+    It is eager's, too, between -1 and 1: near a zero its error is that of the angle, and larger than a recurrence's.
+    """
+    beyond = of_angle or functools.partial(_by_matrices, first, following)
 
     def polynomial(x: Any, n: Any) -> Tensor:
         x, n = (torch.as_tensor(v, dtype=torch.float64) for v in (x, n))
         shape = torch.broadcast_shapes(x.shape, n.shape)
         # What int64 cannot hold counts as negative.
         x, degrees = x.expand(shape), torch.where(n.abs() < 2.0**63, n.trunc(), -1.0).expand(shape)
-        highest = int(degrees.amax()) if n.numel() else 0
         x = argument(x)
         before, last = torch.ones_like(x), first(x)
         out = torch.where(degrees >= 1, last, torch.where(degrees == 0, before, torch.zeros_like(x)))
         for k in range(1, int(torch.where(degrees <= MAX_DEGREE, degrees, 0.0).amax()) if n.numel() else 0):
             before, last = last, following(x, k, before, last)
             out = torch.where(degrees > k, last, out)
-        if highest <= MAX_DEGREE:
-            return out
-        return torch.where(degrees > MAX_DEGREE, beyond(x, degrees), out)
+        far = degrees > MAX_DEGREE
+        if of_angle is not None:
+            far |= (degrees > OF_ANGLES) & (x.abs() < 1)
+        return torch.where(far, beyond(x, degrees), out) if far.any() else out
 
     return polynomial
 

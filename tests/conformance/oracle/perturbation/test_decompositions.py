@@ -156,6 +156,22 @@ def test_beside_a_zero_they_are_so_too(answer: float, right: bool) -> None:
     assert (found.outcome is not Outcome.MISMATCH) == right, found
 
 
+@pytest.mark.parametrize(("kind", "degree"), [("t", 9), ("u", 13.93), ("v", 7), ("w", 8)])
+def test_near_a_zero_they_have_the_digits_of_the_angle(kind: str, degree: float) -> None:
+    zero = {"t": math.pi / 2, "u": math.pi / 2, "v": math.pi / 3, "w": math.pi * 4 / 17}[kind]
+    x = torch.tensor([math.cos(zero) + 1e-10, 0.9], dtype=torch.float64)
+    program = Program(
+        ("x",), (Call(f"torch.special.chebyshev_polynomial_{kind}", (Ref("x"), degree), {}, "r"),), Ref("r")
+    )
+    expected = program(x)
+    assert expected[0].abs() < 1e-7, "a zero is near"
+    for place, by, right in ((0, 1.7e-15, True), (0, 1e-12, False), (1, 1e-12, False)):
+        given = expected.clone()
+        given[place] += by
+        found = judge(program, (x,), Observed(expected, (x,)), Observed(given, (x,))).outcome
+        assert (found is not Outcome.MISMATCH) == right, (place, by, found)
+
+
 @pytest.mark.parametrize("op", ["sum", "cumsum"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
 def test_integers_that_are_added_up_as_floating_numbers_may_be_in_another_order(op: str, dtype: torch.dtype) -> None:
