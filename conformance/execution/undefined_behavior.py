@@ -8,6 +8,7 @@ check that the lengths add up to no more than the rows of its data.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -232,6 +233,29 @@ def _levels(given: Mapping[str, Any]) -> str | None:
     return None if bool(within.all()) else "fake_quantize_per_channel_affine: eager makes it an integer of 64 bits"
 
 
+@_RULES.register("div", "div_")
+def _truncated(given: Mapping[str, Any]) -> str | None:
+    if given.get("rounding_mode") != "trunc" or not (least := _where_least(given["self"], given)).any():
+        return None
+    meets = least & (torch.as_tensor(given["other"]) == -1)
+    return "div: the least integer by -1 ends the process" if bool(meets.any()) else None
+
+
+@_RULES.register("lcm", "lcm_")
+def _common_multiple(given: Mapping[str, Any]) -> str | None:
+    meets = any(bool(_where_least(given[name], given).any()) for name in ("self", "other"))
+    return "lcm: the least integer has no absolute value" if meets else None
+
+
+def _where_least(operand: Any, given: Mapping[str, Any]) -> torch.Tensor:
+    """Where an operand of two is the least integer of what both are promoted to, if that is of 32 or 64 bits."""
+    dtype = torch.result_type(given["self"], given["other"])
+    operand = torch.as_tensor(operand)
+    if dtype not in (torch.int32, torch.int64):
+        return torch.zeros_like(operand, dtype=torch.bool)
+    return operand == torch.iinfo(dtype).min
+
+
 LONG = 256
 """Elements along one of several dims."""
 
@@ -292,6 +316,15 @@ def _finite(value: Any) -> bool:
 def _may_be_undefined(call: Call) -> bool:
     writes = call.writes and call.operator != "requires_grad"
     return writes or call.operator in OPERATORS or call.target.startswith("torch.linalg.")
+
+
+def rules_checked(call: Call) -> contextlib.AbstractContextManager[Any]:
+    """A context for eager to make a call in: where its behavior is undefined, UndefinedBehavior is raised before it.
+
+    What writes to what it reads is no matter here.
+    """
+    may_be = call.operator in OPERATORS or call.target.startswith("torch.linalg.")
+    return _CheckRules() if may_be else contextlib.nullcontext()
 
 
 def undefined_behavior(case: Case) -> str:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import storage_key
+from torchstone.conformance.execution.undefined_behavior import rules_checked
 from torchstone.conformance.oracle.op_traits.execution import VIEW_OR_COPY
 from torchstone.conformance.program.call_targets import resolve
 from torchstone.conformance.program.literals import Ref, leaves
@@ -344,7 +345,8 @@ class Draft:
         target = drawn.target
         filled = drawn.map_arguments(lambda leaf: leaf.tensor if isinstance(leaf, DraftValue) else leaf)
         try:
-            result = resolve(target)(*filled.args, **filled.kwargs)
+            with rules_checked(drawn):
+                result = resolve(target)(*filled.args, **filled.kwargs)
         except Exception as error:
             raise CallRejected(f"{target}: {error}") from None
         places = memory.written()

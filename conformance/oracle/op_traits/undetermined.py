@@ -108,6 +108,10 @@ UNDEFINED_BEHAVIOR = Trait(
         _batch_norm_no_update="as native_batch_norm",
         _chunk_cat="tensors without a dim: eager reads sizes that there are none of",
         _ctc_loss="a target that is none of the classes",
+        div="the least integer of 32 or 64 bits by -1, truncated: the processor ends the process",
+        div_="as div",
+        lcm="the least integer of 32 or 64 bits, which has no absolute value: it may end the process",
+        lcm_="as lcm",
         _scaled_mm="a dtype of the result that is no floating one",
         _scaled_mm_v2="as _scaled_mm",
         _grouped_mm="ends of groups that fall, or lie outside of the operand",
@@ -126,8 +130,9 @@ UNDEFINED_BEHAVIOR = Trait(
     ),
     reason=(
         "Eager's kernel reads or writes out of bounds, returns memory that nobody wrote to, leaves the range of signed "
-        "integers, or never returns, for such operands. The documentation of grouped_mm has ends of groups increase: "
-        "eager's kernel for the CPU then multiplies some rows twice, and one for a GPU reads out of bounds."
+        "integers, ends the process, or never returns, for such operands. The documentation of grouped_mm has ends of "
+        "groups increase: eager's kernel for the CPU then multiplies some rows twice, and one for a GPU reads out of "
+        "bounds."
     ),
     effect="The case is untested.",
     read_by=("conformance.execution.undefined_behavior",),
@@ -165,6 +170,7 @@ CALLS_UNDEFINED_BEHAVIOR = Trait(
         special.chebyshev_polynomial_w special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w
         fft.irfft2 fft.irfftn det logdet
         slogdet inverse pinverse svd qr lu lu_solve orgqr matrix_exp svd_lowrank pca_lowrank norm nn.functional.pad
+        divide
         """,
         lstm="oneDNN's kernel does not look at sizes that PyTorch's own refuses",
     ),

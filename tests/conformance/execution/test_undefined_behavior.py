@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from variant_cases import case
 
-from torchstone.conformance.execution.undefined_behavior import undefined_behavior
+from torchstone.conformance.execution.undefined_behavior import UndefinedBehavior, rules_checked, undefined_behavior
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.variants import backward as variant
@@ -228,3 +229,28 @@ def test_circular_padding_around_more_than_is_left(padding: tuple[int, int], ope
     call = Call("torch.nn.functional.pad", (X, padding, "circular"), {}, "y")
     case = Case(Program(("x",), (call,), Ref("y")), {"x": torch.rand(2, 3, 3)}, "test", "pad", "float32")
     assert ("an open order" in undefined_behavior(case)) == open_order
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16])
+@pytest.mark.parametrize(
+    ("target", "by", "options", "undefined"),
+    [
+        ("torch.div", -1, {"rounding_mode": "trunc"}, True),
+        ("torch.Tensor.divide_", -1, {"rounding_mode": "trunc"}, True),
+        ("torch.div", -1, {"rounding_mode": "floor"}, False),
+        ("torch.div", -2, {"rounding_mode": "trunc"}, False),
+        ("torch.lcm", 5, {}, True),
+        ("torch.gcd", 5, {}, False),
+    ],
+)
+def test_the_least_integer_ends_the_process(
+    dtype: torch.dtype, target: str, by: int, options: dict[str, str], undefined: bool
+) -> None:
+    """The processor knows no 2**63: eager is not to be asked, neither here nor as a program is drawn."""
+    call = Call(target, (Ref("x"), Ref("y")), options, "z")
+    inputs = {"x": torch.full((3,), torch.iinfo(dtype).min, dtype=dtype), "y": torch.tensor([by], dtype=dtype)}
+    case = Case(Program(("x", "y"), (call,), Ref("z")), inputs, "test", "div", str(dtype).removeprefix("torch."))
+    undefined = undefined and dtype != torch.int16
+    assert ("the least integer" in undefined_behavior(case)) == undefined
+    with pytest.raises(UndefinedBehavior) if undefined else contextlib.nullcontext(), rules_checked(call):
+        case.program(*case.fresh_args())
