@@ -29,7 +29,7 @@ from torchstone.fuzz.findings import Findings
 from torchstone.fuzz.generator.choices import SeededChoices
 from torchstone.fuzz.generator.generate import Drafts, NothingGenerated
 from torchstone.fuzz.generator.rules import OpRule
-from torchstone.fuzz.generator.variants import JUDGING_COSTS, near_case, nth_case
+from torchstone.fuzz.generator.variants import JUDGING_COSTS, nth_case
 from torchstone.fuzz.guidance import Guidance
 from torchstone.fuzz.saved import UNSORTED, forget_unsorted, keep_unsorted, save
 from torchstone.fuzz.triage import GRACE, NOT_REDUCED, Triage
@@ -327,9 +327,6 @@ class _Campaign:
         """The program of a number."""
         plan, tally = self.plan, self.tally
         rest = plan.specials, tally.drafts, tally.guidance if plan.guided else None, costs
-        if focus is not None and focus.near is not None and (case := near_case(plan.seed, index, focus.near)):
-            tally.guidance.changes.draw(case)
-            return case
         if focus is not None:
             with contextlib.suppress(NothingGenerated):
                 own = plan.pool, plan.max_ops, focus.rules

@@ -26,23 +26,17 @@ COMMON = 4
 """A function that more than one of so many programs calls is common: any program is as good as another."""
 ALIKE = 50
 """Of a hundred programs that are drawn for a function, how many are in the variant of one that came to it."""
-NEAR = 40
-"""Of a hundred programs that are drawn for a function, how many are one that came to it, in a variant of the suite."""
 REMEMBERED = 16
 """Programs that came to a function, of which the last ones are remembered."""
 
 
 @dataclass(frozen=True)
 class Focus:
-    """What a program is drawn for: ops of which it calls one, a dtype, and a variant if it is to be in one.
-
-    ``near``: a program that came to it, which is to be asked in a variant, if that applies.
-    """
+    """What a program is drawn for: ops of which it calls one, a dtype, and a variant if it is to be in one."""
 
     rules: tuple[OpRule, ...]
     dtype: torch.dtype | None
     variant: str | None
-    near: Case | None = None
 
 
 @dataclass
@@ -134,8 +128,7 @@ class Changes:
         if not weighted:
             return None
         dtype = case.args[0].dtype if case.args else None
-        near = case if not wanted and choices.chance(NEAR) else None
-        return Focus(choices.weighted(weighted), dtype, case.variant if choices.chance(ALIKE) else None, near)
+        return Focus(choices.weighted(weighted), dtype, case.variant if choices.chance(ALIKE) else None)
 
 
 def _targets(case: Case) -> set[str]:

@@ -12,7 +12,7 @@ import torch
 
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.control_flow import COND, WHILE_LOOP
-from torchstone.conformance.variants.registry import BUNDLES, DEFAULT, is_run_as_it_is
+from torchstone.conformance.variants.registry import DEFAULT
 from torchstone.fuzz.generator.choices import SeededChoices
 from torchstone.fuzz.generator.extend import ATTEMPTS
 from torchstone.fuzz.generator.generate import DRAWS, Drafts, generate
@@ -23,8 +23,6 @@ from torchstone.fuzz.generator.rules import OpRule
 WEIGHTS = ((DEFAULT, 55), ("backward", 20), ("dynamic", 10), ("batch", 5), ("rewritten", 10))
 """The variants, and of a hundred seconds how many are for each."""
 
-NEAR_BY = ("arguments", "backward", "dynamic", *(way for ways in BUNDLES.values() for way in ways))
-"""The variants in which a program is asked that came to what has changed: other arguments, sizes, values, layouts."""
 SPECIAL_VALUES = 15
 """Of a hundred programs, how many have special values among their inputs."""
 CONTROL_FLOW = "control flow"
@@ -87,14 +85,3 @@ def nth_case(
     # The variant takes the place of the seed in the id, and is drawn for by the id.
     plain = case.replace(source=f"{case.source}-{case.variant}", variant=DEFAULT)
     return in_a_variant(plain, variant) or case
-
-
-def near_case(seed: int, index: int, case: Case) -> Case | None:
-    """Return a program in a variant of the suite that is drawn, as number ``index`` of the stream ``seed``.
-
-    None where that does not apply, and for a program that is asked in a way of its own already.
-    """
-    if not is_run_as_it_is(case):
-        return None
-    variant = SeededChoices(f"{seed}:{index}:near").pick(NEAR_BY)
-    return in_a_variant(case.replace(source=f"fuzz-seed-{seed}", variant=DEFAULT, index=index), variant)

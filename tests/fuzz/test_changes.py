@@ -53,10 +53,7 @@ def test_most_programs_are_for_ops_that_come_to_what_has_changed():
     assert 250 < found["sin"] < 350 and found["cos"] < 20, "of ops that come to it by themselves"
     focus = [focus for n in range(100) if (focus := changes.focus(SeededChoices(str(n))))]
     assert {one.dtype for one in focus} == {torch.float64} and {one.variant for one in focus} == {None, "dynamic"}
-    assert 15 < sum(one.near is not None for one in focus) < 45, "some are for the program itself"
     assert drawn(changes, pool=select_rules(["tan"])) == {"": 400}, "nothing of what may be drawn does"
-    limited = [changes.focus(SeededChoices(str(n)), select_rules(["sin"])) for n in range(100)]
-    assert not any(one.near for one in limited if one), "it may have others"
 
 
 def test_each_function_has_its_turn_and_one_that_all_programs_call_has_none():

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from torchstone.conformance.backends.adapters.eager import Eager
-from torchstone.conformance.execution.run_case import run_case
 from torchstone.fuzz.bundles import Bundler, Told
 from torchstone.fuzz.generator.catalog import select_rules
 from torchstone.fuzz.generator.generate import DRAWS
 from torchstone.fuzz.generator.novelty import Novelty
-from torchstone.fuzz.generator.variants import NEAR_BY, WEIGHTS, near_case, nth_case, shares
+from torchstone.fuzz.generator.variants import WEIGHTS, nth_case, shares
 
 from .test_bundles import _case
 
@@ -37,21 +35,6 @@ def test_what_costs_more_is_drawn_less_often_and_depends_on_nothing_but_the_seed
         nth_case(3, i, rules, 1, costs=COSTS).to_bytes() for i in range(5)
     ]
     assert [case.index for case in cheap] == list(range(COUNT))
-
-
-def test_a_program_is_asked_near_to_itself():
-    rules = select_rules(("neg", "cumsum"))
-    programs = [nth_case(3, index, rules, 2, costs={"dynamic": 1000, "batch": 1000}) for index in range(COUNT)]
-    found = [near_case(4, index, case) for index, case in enumerate(programs)]
-    made = [case for case in found if case is not None]
-    assert len(made) > COUNT / 4 and len({case.variant for case in made}) > 2
-    assert all(case.variant in NEAR_BY and case.index == at for at, case in enumerate(found) if case is not None)
-    assert [case.id for case in made] == [
-        case.id for at, program in enumerate(programs) if (case := near_case(4, at, program))
-    ]
-    for case in made:
-        run_case(case, Eager())
-        assert near_case(4, 0, case) is None or case.variant != "dynamic", "it is asked in a way of its own"
 
 
 def test_guidance_prefers_an_op_that_was_not_asked_in_the_variant():
