@@ -273,6 +273,10 @@ OPERATORS = frozenset(UNDEFINED_BEHAVIOR.ops) | frozenset(FINITE_MATRICES.ops) |
 """What programs call that may run such an operator; other programs are not run to see."""
 
 
+ENDS_THE_PROCESS = frozenset({"div", "divide", "lcm"})
+"""Those whose very call may end the process. Under a mode they give the bits that they give without one."""
+
+
 class UndefinedBehavior(Exception):
     """Eager would corrupt the memory of the process, or return memory that it never wrote."""
 
@@ -319,12 +323,8 @@ def _may_be_undefined(call: Call) -> bool:
 
 
 def rules_checked(call: Call) -> contextlib.AbstractContextManager[Any]:
-    """A context for eager to make a call in: where its behavior is undefined, UndefinedBehavior is raised before it.
-
-    What writes to what it reads is no matter here.
-    """
-    may_be = call.operator in OPERATORS or call.target.startswith("torch.linalg.")
-    return _CheckRules() if may_be else contextlib.nullcontext()
+    """A context for eager to make a call in: UndefinedBehavior is raised before one that would end the process."""
+    return _CheckRules() if call.operator in ENDS_THE_PROCESS else contextlib.nullcontext()
 
 
 def undefined_behavior(case: Case) -> str:
