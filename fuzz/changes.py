@@ -55,7 +55,7 @@ class Changes:
         self.known: Fingerprints = {}
         """The functions that there were."""
         self.functions: Fingerprints = {}
-        """Those that there are, as far as workers have met them."""
+        """Those that there are, as the files have them and as workers have met them."""
         self._met: dict[str, _Met] = {}
         self._ops: Counter[str] = Counter()
         self._programs = 0  # that were drawn for nothing

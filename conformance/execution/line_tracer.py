@@ -99,7 +99,8 @@ class _Watched:
     __slots__ = ("calls", "changed", "code", "left", "name")
 
     def __init__(self, code: CodeType, name: str, left: set[int], changed: bool) -> None:
-        self.code, self.name, self.left, self.changed = code, name, left, changed
+        self.code = code  # kept: another one may not have its identity
+        self.name, self.left, self.changed = name, left, changed
         self.calls = 0  # in the case at hand that ran nothing new of it
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from torchstone.conformance.backends import load
-from torchstone.conformance.execution.line_tracer import CALLS, LineTracer, Ran, fingerprint
+from torchstone.conformance.execution.line_tracer import CALLS, LineTracer, Ran, fingerprint, functions_of_files
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.runner import progress_mark
 from torchstone.conformance.runner.sandbox import Sandbox
@@ -162,6 +162,19 @@ def test_functions_that_are_there_are_met_before_anything_calls_them(traced, tmp
     later = LineTracer(str(tmp_path), ["watched"], ran.functions | {"watched/more.py:outer": ["other"]})
     later.meet_living()
     assert set(later.next_case().functions) == {f"watched/{name}" for name in names}
+
+
+def test_functions_of_files_are_those_that_live_there_and_nothing_of_the_files_runs(traced, tmp_path):
+    _, tracer = traced
+    tracer.meet_living()
+    living = tracer.next_case().functions
+    folder = tmp_path / "watched"
+    (folder / "runs.py").write_text("raise SystemExit\nclass C:\n    def f(self):\n        return [lambda: 1]\n")
+    (folder / "broken.py").write_text("def (")
+    (folder / "no_text.py").write_bytes(b"\xff\xfe\x00")
+    found = functions_of_files(str(tmp_path))
+    assert set(found) - set(living) == {"watched/runs.py:C.f", "watched/runs.py:C.f.<locals>.<lambda>"}
+    assert {name: found[name] for name in living} == living, "by the same hash"
 
 
 def test_what_a_worker_says_is_read_whatever_it_is():
