@@ -23,6 +23,7 @@ from torchstone.compiler._torch.write_order import order_decides
 from torchstone.conformance.oracle.op_traits.trait import Implementations
 from torchstone.conformance.oracle.op_traits.undetermined import (
     CALLS_UNDEFINED_BEHAVIOR,
+    ENDS_THE_PROCESS,
     FINITE_MATRICES,
     UNDEFINED_BEHAVIOR,
 )
@@ -273,10 +274,6 @@ OPERATORS = frozenset(UNDEFINED_BEHAVIOR.ops) | frozenset(FINITE_MATRICES.ops) |
 """What programs call that may run such an operator; other programs are not run to see."""
 
 
-ENDS_THE_PROCESS = frozenset({"div", "divide", "lcm"})
-"""Those whose very call may end the process. Under a mode they give the bits that they give without one."""
-
-
 class UndefinedBehavior(Exception):
     """Eager would corrupt the memory of the process, or return memory that it never wrote."""
 
@@ -324,7 +321,7 @@ def _may_be_undefined(call: Call) -> bool:
 
 def rules_checked(call: Call) -> contextlib.AbstractContextManager[Any]:
     """A context for eager to make a call in: UndefinedBehavior is raised before one that would end the process."""
-    return _CheckRules() if call.operator in ENDS_THE_PROCESS else contextlib.nullcontext()
+    return _CheckRules() if ENDS_THE_PROCESS.has(call.operator) else contextlib.nullcontext()
 
 
 def undefined_behavior(case: Case) -> str:

@@ -159,6 +159,18 @@ FINITE_MATRICES = Trait(
     waives=True,
 )
 
+ENDS_THE_PROCESS = Trait(
+    "Ends the process for some operands",
+    Names.PUBLIC,
+    each("div divide lcm"),
+    reason=(
+        "A processor has no quotient of the least integer by -1. Under a mode that looks at operands these give the "
+        "bits that they give without one, as not every function with undefined behavior does."
+    ),
+    effect="The generator looks at the operands before it calls them.",
+    read_by=("conformance.execution.undefined_behavior",),
+)
+
 CALLS_UNDEFINED_BEHAVIOR = Trait(
     "May call an operator with undefined behavior",
     Names.PUBLIC,
