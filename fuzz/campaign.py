@@ -8,7 +8,7 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchstone.conformance.backends.protocol import Backend
@@ -32,7 +32,7 @@ from torchstone.fuzz.generator.rules import OpRule
 from torchstone.fuzz.generator.variants import JUDGING_COSTS, nth_case
 from torchstone.fuzz.guidance import Guidance
 from torchstone.fuzz.saved import UNSORTED, forget_unsorted, keep_unsorted, save
-from torchstone.fuzz.triage import GRACE, NOT_REDUCED, Triage
+from torchstone.fuzz.triage import GRACE, NOT_REDUCED, Triage, refused_now
 from torchstone.fuzz.vocabulary import Vocabulary
 from torchstone.reducers.write import CASE, SCRIPT
 
@@ -371,7 +371,7 @@ class _Campaign:
         tally.guidance.learn(case, verdict)
         tally.findings.note(case, verdict)
         if verdict.outcome is Outcome.UNSUPPORTED and self._corpus.has_passed(case):
-            self.triage.add(case, _refused_now(verdict), lambda: self._done(case))
+            self.triage.add(case, refused_now(verdict), lambda: self._done(case))
             return
         if verdict.failed:
             self.triage.add(case, verdict, lambda: self._done(case))
@@ -414,10 +414,6 @@ def _backend(name: str) -> Backend | None:
         return load(name)
     except InputError:
         return None
-
-
-def _refused_now(verdict: Verdict) -> Verdict:
-    return replace(verdict, message=f"{verdict.message}\nit passed in an earlier campaign")
 
 
 def count(tally: Tally, case: Case, verdict: Verdict) -> None:

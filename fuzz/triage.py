@@ -25,9 +25,8 @@ from torchstone.reducers.write import CASE, SUMMARY, start_script, write_reducti
 if TYPE_CHECKING:
     from torchstone.fuzz.campaign import CampaignOptions, Tally
 
-NOT_REDUCED = frozenset({Outcome.FLAKY, Outcome.HARNESS_ERROR, Outcome.UNSUPPORTED})
-"""Failures that do not come back on demand, and programs that passed once and are refused: any part of one may be what
-the backend never took."""
+NOT_REDUCED = frozenset({Outcome.FLAKY, Outcome.HARNESS_ERROR})
+"""Failures that do not come back on demand."""
 
 MOST_AHEAD = 8
 """Trials of a reduction that are asked as one, at most."""
@@ -82,6 +81,7 @@ class Triage:
         if rest is None:
             return
         self._finding = finding = FuzzFinding(signature(verdict), rest, verdict, seen=[case.id])
+        refused = verdict if verdict.outcome is Outcome.UNSUPPORTED else None
         if verdict.outcome not in NOT_REDUCED:
             tally.reducing = str(finding.signature)
             left = max(self._plan.seconds + GRACE - tally.seconds, 0.0)
@@ -90,13 +90,17 @@ class Triage:
                     rest,
                     self._plan.backend,
                     budget=Budget(seconds=min(self._plan.seconds_of_one, left)),
+                    verdict=refused,
                     ahead=Ahead(1, MOST_AHEAD) if self._together else ONE_BY_ONE,
                     keep=self._simpler,
                 )
+                if refused:
+                    told = refused_now(finding.reduction.verdict)
+                    finding.reduction = replace(finding.reduction, verdict=told)
             except InputError as error:
                 finding.verdict = _unstable(verdict, str(error))
             else:
-                if tally.seconds < self._plan.seconds + GRACE:
+                if not refused and tally.seconds < self._plan.seconds + GRACE:
                     yield from tally.findings.explain(finding, list(reversed(tally.right)))
         self.keep()
 
@@ -154,6 +158,11 @@ class Triage:
         """End the script that runs."""
         if self._running is not None:
             self._running[1].kill()
+
+
+def refused_now(verdict: Verdict) -> Verdict:
+    """Return a refusal that says why it is a failure."""
+    return replace(verdict, message=f"{verdict.message}\na program with these calls passed in an earlier campaign")
 
 
 def _unstable(verdict: Verdict, why: str) -> Verdict:

@@ -23,7 +23,7 @@ from torchstone.reducers.edit import has_special_values, tidy
 from torchstone.reducers.engine import Budget, Step
 from torchstone.reducers.keywords import Keywords, essential_keywords, kept
 from torchstone.reducers.lineage import Lineage
-from torchstone.reducers.passes import passes
+from torchstone.reducers.passes import PARTS, passes
 from torchstone.reducers.problem import Pass, Problem
 from torchstone.reducers.signature import Signature, signature
 
@@ -133,22 +133,29 @@ def reducing(
     keep: Callable[[Case], None] | None = None,
     ahead: engine.Ahead = engine.ONE_BY_ONE,
 ) -> Asking[Reduction]:
-    """What ``reduce_case`` does, asking for the verdicts it needs."""
+    """What ``reduce_case`` does, asking for the verdicts it needs.
+
+    ``verdict`` may be that of a case which passed once and is refused now. Such a one is reduced to a part of itself
+    alone: of anything else it is not known whether the backend ever took it.
+    """
     started = time.monotonic()
     first = yield from verdict_of(tidy(case))
     target = signature(verdict or first)
     if first.outcome in CORRECT:
         raise InputError(f"{case.id} passes on {backend}: there is nothing to reduce")
-    if first.outcome in (Outcome.UNSUPPORTED, Outcome.ILL_CONDITIONED):
+    refused = first.outcome is Outcome.UNSUPPORTED
+    if first.outcome is Outcome.ILL_CONDITIONED or (refused and verdict is None):
         raise InputError(f"{case.id} is {first.outcome} on {backend}, which is no failure: {first.message}")
     if signature(first) != target or first.outcome in (Outcome.FLAKY, Outcome.UNTESTED, Outcome.HARNESS_ERROR):
         raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target}, then {signature(first)}")
     property_ = CaseProperty.of(case, first)
-    keywords = yield from essential_keywords(property_.initial, property_.may_go)
-    property_ = dataclasses.replace(property_, keywords=keywords)
+    if not refused:
+        keywords = yield from essential_keywords(property_.initial, property_.may_go)
+        property_ = dataclasses.replace(property_, keywords=keywords)
+    rows = [row for row in _passes(case) if not refused or row.name in PARTS]
     if so_far is not None and (yield from property_.survives(so_far)):
         property_ = dataclasses.replace(property_, initial=so_far)
-    search = engine.search(property_.problem(), _passes(case), budget, verdicts, progress, keep, ahead)
+    search = engine.search(property_.problem(), rows, budget, verdicts, progress, keep, ahead)
     try:
         found = yield from property_.asked(search)
     except engine.NotInteresting as error:

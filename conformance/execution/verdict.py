@@ -63,6 +63,9 @@ FAILURES = frozenset(
 )
 """Outcomes that make a run fail when nothing declared them expected."""
 
+NO_RESULT = (FAILURES - {Outcome.MISMATCH}) | {Outcome.UNSUPPORTED}
+"""Outcomes of a program of which the backend gave no result."""
+
 CORRECT = frozenset({Outcome.PASS, Outcome.FALLBACK})
 """Outcomes of a program that gave eager's results, by the backend's own code or not."""
 

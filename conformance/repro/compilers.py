@@ -13,7 +13,7 @@ from typing import ClassVar
 from torchstone.conformance.backends.adapters.dynamo_backend import DynamoBackend
 from torchstone.conformance.backends.registry import load
 from torchstone.conformance.execution.later_calls import LaterCall
-from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import NO_RESULT, Kind, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.fx import around_gradients, takes_gradients
 from torchstone.conformance.repro import later_calls, source
@@ -175,7 +175,7 @@ def _fails_to_lower(verdict: Verdict | None) -> bool:
 
 def fails_before_run(verdict: Verdict | None) -> bool:
     """Whether the compiler raises, or dies, before there is anything to call."""
-    if verdict is None or verdict.outcome not in FAILURES or verdict.outcome is Outcome.MISMATCH:
+    if verdict is None or verdict.outcome not in NO_RESULT:
         return False
     return verdict.stage in (Stage.CAPTURE, Stage.LOWER, Stage.COMPILE)
 

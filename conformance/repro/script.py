@@ -18,7 +18,7 @@ from torchstone.conformance.custom.registration import OPS_FROM
 from torchstone.conformance.escape import docstring, visible
 from torchstone.conformance.execution.later_calls import LaterCall
 from torchstone.conformance.execution.undefined_behavior import SEED
-from torchstone.conformance.execution.verdict import FAILURES, Kind, Outcome, Verdict
+from torchstone.conformance.execution.verdict import NO_RESULT, Kind, Outcome, Verdict
 from torchstone.conformance.oracle.tolerances import TABLE, tolerance
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Program
@@ -167,7 +167,7 @@ class _Main:
 
     def _raises(self) -> bool:
         verdict = self.verdict
-        return verdict is not None and verdict.outcome in FAILURES and verdict.outcome is not Outcome.MISMATCH
+        return verdict is not None and verdict.outcome in NO_RESULT
 
     def _guard(self) -> list[str]:
         return subprocess_guard() if kills_process(self.verdict) else []

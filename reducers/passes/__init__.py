@@ -33,6 +33,10 @@ PASSES: Registry[Callable[[Case], Rewrite[Case]]] = Registry(
 )
 
 
+PARTS = ("drop-outputs", "cut-to-inputs")
+"""The passes that leave some of the calls that a program had, given tensors of the same dtypes and sizes."""
+
+
 def passes() -> tuple[Pass[Case], ...]:
     """Return every pass that can be loaded; a plugin that cannot is left out with a ``PluginWarning``."""
     return tuple(Pass(name, PASSES.load(name)) for name in PASSES.usable())

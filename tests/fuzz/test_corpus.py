@@ -17,9 +17,10 @@ from torchstone.fuzz.corpus import FUNCTIONS, SUFFIX, Corpus
 from torchstone.fuzz.generator.catalog import select_rules
 
 
-def case(op: str) -> Case:
-    program = Program(("x",), (Call(f"torch.{op}", (Ref("x"),), {}, "v"),), Ref("v"))
-    return Case(program, {"x": torch.ones(2)}, "fuzz", op, "float32")
+def case(*ops: str) -> Case:
+    names = ["x", *(f"v{at}" for at in range(len(ops)))]
+    calls = tuple(Call(f"torch.{op}", (Ref(names[at]),), {}, names[at + 1]) for at, op in enumerate(ops))
+    return Case(Program(("x",), calls, Ref(names[-1])), {"x": torch.ones(2)}, "fuzz", "+".join(ops), "float32")
 
 
 def test_the_last_ones_come_first_and_each_is_kept_once(tmp_path):
@@ -143,15 +144,19 @@ def test_what_passed_before_and_is_refused_now_is_a_finding(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     corpus = Corpus(tmp_path / "corpus")
-    for op, passed in (("sin", True), ("sinh", False), ("cos", True)):
-        corpus.keep(case(op), passed=passed)
+    for ops, passed in ((["exp", "sin", "cos"], True), (["sinh"], False), (["cos"], True)):
+        corpus.keep(case(*ops), passed=passed)
     monkeypatch.setattr(campaign._Campaign, "_numbers", lambda self: iter(()))
     options = CampaignOptions("refusing:Refusing", 60.0, 5, tmp_path / "out", corpus=tmp_path / "corpus")
     found = run_campaign(options)
     assert found.tried == 3 and dict(found.outcomes) == {"unsupported": 2, "pass": 1}
     (finding,) = found.findings.ranked()
-    assert finding.case.op == "sin" and "it passed in an earlier campaign" in finding.verdict.message
-    assert (finding.folder / "case.safetensors").exists()
+    assert [call.target for call in finding.best.program.calls] == ["torch.sin"]
+    assert finding.best.args[0].dtype == torch.float32 and finding.best.args[0].shape == (2,), "it is a part of it"
+    assert finding.script.shows
+    told = json.loads((finding.folder / "summary.json").read_text())["message"]
+    assert told == "no sines today\na program with these calls passed in an earlier campaign"
+    assert told.split("\n")[1] in (finding.folder / "issue.md").read_text()
     assert not list(campaign.not_done(options, found))
 
 
