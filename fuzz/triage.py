@@ -17,6 +17,7 @@ from torchstone.fuzz.findings import FuzzFinding
 from torchstone.reducers.asking import Asking
 from torchstone.reducers.engine import ONE_BY_ONE, Ahead, Budget
 from torchstone.reducers.failure import reducing
+from torchstone.reducers.message import PASSED_BEFORE
 from torchstone.reducers.progress import Progress
 from torchstone.reducers.script_run import RunningScript
 from torchstone.reducers.signature import signature
@@ -162,7 +163,7 @@ class Triage:
 
 def refused_now(verdict: Verdict) -> Verdict:
     """Return a refusal that says why it is a failure."""
-    return replace(verdict, message=f"{verdict.message}\na program with these calls passed in an earlier campaign")
+    return replace(verdict, message=verdict.message + PASSED_BEFORE)
 
 
 def _unstable(verdict: Verdict, why: str) -> Verdict:

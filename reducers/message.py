@@ -18,6 +18,9 @@ _PARTICULARS = (
 )
 LENGTH = 160
 
+PASSED_BEFORE = "\na program with these calls passed in an earlier campaign"
+"""What is added to the message of a refusal that is a failure. The backend does not say it."""
+
 
 def normalize(message: str) -> str:
     """Return a message's first line without addresses, paths, shapes, names of values and numbers."""

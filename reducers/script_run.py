@@ -19,6 +19,7 @@ from torchstone.conformance.backends.adapters import inductor_warm_files
 from torchstone.conformance.execution.verdict import Kind, Outcome, Verdict
 from torchstone.conformance.repro.check import HEAD
 from torchstone.conformance.repro.standalone import SECONDS
+from torchstone.reducers.message import PASSED_BEFORE
 from torchstone.reducers.signature import contrast
 
 TAIL = 600
@@ -120,7 +121,7 @@ def shows_failure(verdict: Verdict, stderr: str) -> bool:
         return "killed by signal" in stderr or "exited with" in stderr or "rror code" in stderr
     if verdict.outcome in (Outcome.TIMEOUT, Outcome.OOM):
         return "timed out after" in stderr or "killed by signal" in stderr
-    words = set(re.findall(r"[A-Za-z_]{4,}", verdict.message))
+    words = set(re.findall(r"[A-Za-z_]{4,}", verdict.message.removesuffix(PASSED_BEFORE)))
     said_words = set(re.findall(r"[A-Za-z_]{4,}", stderr))
     return len(words & said_words) * 2 >= len(words)
 

@@ -126,14 +126,22 @@ def test_programs_that_call_what_has_changed_come_first(tmp_path):
 
 
 REFUSING = """
+from torch.overrides import TorchFunctionMode
+
 from torchstone.conformance.backends.adapters.eager import Eager
 from torchstone.conformance.backends.protocol import BackendUnsupported
+
+class NoSines(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func.__name__.startswith("sin"):
+            raise BackendUnsupported("no sines today")
+        return func(*args, **(kwargs or {}))
 
 class Refusing(Eager):
     name = "refusing"
     def compile(self, program, args):
-        if any("sin" in call.target for call in program.calls):
-            raise BackendUnsupported("no sines today")
+        with NoSines():
+            program(*args)
         return super().compile(program, args)
 """
 
