@@ -34,8 +34,8 @@ class Blame:
     """Where a failure comes from.
 
     ``stage`` is the first that shows it, and ``parts`` are those of it that do. It may be one of ``or_else`` instead:
-    the stages just before it, which nothing here can run. ``stage`` is empty where the case does not fail, and
-    ``verdict`` says what it does.
+    the stages just before it, which nothing here can run. ``stage`` is empty where the case neither fails nor is
+    refused, and ``verdict`` says what it does.
     """
 
     verdict: Verdict
@@ -51,7 +51,7 @@ class Blame:
 
 
 def bisect(case: Case, backend: str, seconds: float = 60.0, say: Callable[[Tried], None] = lambda tried: None) -> Blame:
-    """Find the stage of a backend that a failing case comes from.
+    """Find the stage of a backend that a case fails in, or is refused by.
 
     Each trial runs in a fork of this process, for ``seconds`` at most; ``say`` is told of each. Raises ``InputError``
     for a backend whose stages are not known.
@@ -59,7 +59,7 @@ def bisect(case: Case, backend: str, seconds: float = 60.0, say: Callable[[Tried
     rungs = known_rungs(backend)
     trials = _Trials(case, seconds, say)
     whole = trials.verdict(rungs[-1].backend)
-    if whole.outcome not in FAILURES:
+    if whole.outcome not in (*FAILURES, Outcome.UNSUPPORTED):
         return Blame(whole)
     trials.failure = whole
     before = whole
