@@ -15,6 +15,7 @@ from torchstone.conformance.backends.protocol import BackendUnsupported
 from torchstone.conformance.controls.control import Control
 from torchstone.conformance.oracle.equality import same_bits
 from torchstone.conformance.oracle.op_traits.execution import READS_THE_LAYOUT
+from torchstone.conformance.program.program import GRADIENTS
 
 Program = Callable[..., Any]
 
@@ -97,7 +98,7 @@ def _dtypes(out: Any) -> list[Any]:
 
 
 def _functionalized(fn: Any, ran: list[str]) -> Program:
-    if any(call.target == "torch.autograd.grad" for call in getattr(fn, "calls", ())):
+    if any(call.target == GRADIENTS for call in getattr(fn, "calls", ())):
         raise BackendUnsupported("torch.func.functionalize does not take torch.autograd.grad", stage="capture")
     compiled = torch.func.functionalize(fn, remove="mutations_and_views")
 

@@ -2,7 +2,9 @@
 
 PyTorch promises that a result is fresh memory unless it is a view: writing to it changes no input, no other result and
 nothing that a later call returns. A copy where eager returns a view is right, and so is either where PyTorch documents
-"a view or a copy". Address ranges say which tensors may share memory; writing to one of them shows that they do.
+"a view or a copy". Nor does it promise whether a gradient is the cotangent or a copy: its formula of ``prod`` gives the
+one or the other, by the kind of tensor. Address ranges say which tensors may share memory; writing to one of them shows
+that they do.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.op_traits.execution import VIEW_OR_COPY
 from torchstone.conformance.oracle.pytree import dense, flatten, paths
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.program.literals import Ref, leaves
+from torchstone.conformance.program.program import GRADIENTS, Program
 
 Runnable = Callable[..., Any]
 
@@ -87,24 +91,32 @@ def _shared_with_eager(case: Case, executable: Runnable, expected: Observed, fir
     pairs = _pairs(first)
     if not pairs:
         return None
-    new = sorted(pairs - _pairs(expected))
-    if any(VIEW_OR_COPY.has(call.operator) for call in case.program.every_call):
-        outputs = len(flatten(first.outputs))
-        new = [pair for pair in new if pair[1] < outputs]
+    outputs = len(flatten(first.outputs))
+    either = {outputs + at for at in _may_be_shared(case.program)}
+    new = [pair for pair in sorted(pairs - _pairs(expected)) if pair[1] not in either]
     if not new:
         return None
     run = observe(executable, case.fresh_args())
-    leaves = _named(run)
+    named = _named(run)
     for one, other in new:
-        name, written = leaves[one]
+        name, written = named[one]
         if one == other:
             return _aliasing(f"elements of {name} lie in one place in memory, where eager's have each their own")
-        beside, seen = leaves[other]
+        beside, seen = named[other]
         before = dense(seen).clone()
         overwrite(written)
         if not same_bits(before, dense(seen)):
             return _aliasing(f"{name} shares memory with {beside}, where eager's does not: writing to it changes both")
     return None
+
+
+def _may_be_shared(program: Program) -> set[int]:
+    """The inputs, by place, with which results may share memory or not."""
+    if any(VIEW_OR_COPY.has(call.operator) for call in program.every_call):
+        return set(range(len(program.inputs)))
+    given = [(*call.args[2:3], call.kwargs.get("grad_outputs")) for call in program.calls if call.target == GRADIENTS]
+    names = {leaf.name for leaf in leaves(given) if isinstance(leaf, Ref)}
+    return {at for at, name in enumerate(program.inputs) if name in names}
 
 
 def _named(run: Observed) -> list[tuple[str, Any]]:

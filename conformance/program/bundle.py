@@ -18,10 +18,9 @@ from torchstone.conformance.program.case import MAX_LABEL, Case, CaseError
 from torchstone.conformance.program.fx import keeps_graph
 from torchstone.conformance.program.literals import Ref, map_leaves
 from torchstone.conformance.program.member_names import OF_ALL, prefix
-from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.program import GRADIENTS, Call, Program
 
 _MEMBER = "member:"
-_GRADIENTS = "torch.autograd.grad"
 
 
 def may_be_member(case: Case) -> bool:
@@ -45,7 +44,7 @@ def bundle(cases: Sequence[Case]) -> Case:
         program = case.program.rename({name: f"{prefix(number)}{name}" for name in _names(case.program)})
         inputs |= dict(zip(program.inputs, case.inputs.values(), strict=True))
         calls = list(program.calls)
-        first = next((at for at, call in enumerate(calls) if call.target == _GRADIENTS), len(calls))
+        first = next((at for at, call in enumerate(calls) if call.target == GRADIENTS), len(calls))
         forward += calls[:first]
         rest += calls[first:]
         outputs.append(program.outputs)
@@ -58,7 +57,7 @@ def bundle(cases: Sequence[Case]) -> Case:
 
 def _taken_at_once(calls: list[Call], outputs: list[Any]) -> tuple[list[Call], list[Any]]:
     """The calls and outputs of a bundle with one call for the gradients of all members."""
-    taken = [call for call in calls if call.target == _GRADIENTS]
+    taken = [call for call in calls if call.target == GRADIENTS]
     if len(taken) < 2 or any(set(call.kwargs) != {"allow_unused"} or len(call.args) != 3 for call in taken):
         return calls, outputs
     ends = [0, *itertools.accumulate(len(call.args[1]) for call in taken)]
@@ -73,8 +72,8 @@ def _taken_at_once(calls: list[Call], outputs: list[Any]) -> tuple[list[Call], l
         return tuple(Ref(OF_ALL, (at + place,)) for place in range(count))
 
     args = tuple([ref for call in taken for ref in call.args[at]] for at in range(3))
-    whole = Call(_GRADIENTS, args, {"allow_unused": True}, OF_ALL)
-    others = [call.map_arguments(moved) for call in calls if call.target != _GRADIENTS]
+    whole = Call(GRADIENTS, args, {"allow_unused": True}, OF_ALL)
+    others = [call.map_arguments(moved) for call in calls if call.target != GRADIENTS]
     return [whole, *others], [map_leaves(output, moved) for output in outputs]
 
 

@@ -20,7 +20,7 @@ from torchstone.conformance.program.control_flow import higher_order
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.literals import leaves as literals
 from torchstone.conformance.program.member_names import is_bundle
-from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.program import GRADIENTS, Call, Program
 from torchstone.conformance.program.tensor_storage import copy_tensors
 
 METHODS = "torch.Tensor."
@@ -120,12 +120,12 @@ def _is_zero(result: Any) -> bool:
 
 def takes_gradients(fn: Callable[..., Any]) -> TypeGuard[Program]:
     """Whether a callable is a program that calls ``torch.autograd.grad``."""
-    return isinstance(fn, Program) and any(call.target == _GRADIENTS for call in fn.calls)
+    return isinstance(fn, Program) and any(call.target == GRADIENTS for call in fn.calls)
 
 
 def keeps_graph(fn: Callable[..., Any]) -> bool:
     """Whether gradients of what ``around_gradients`` compiles are taken more than once."""
-    taken = [call for call in fn.calls if call.target == _GRADIENTS] if takes_gradients(fn) else []
+    taken = [call for call in fn.calls if call.target == GRADIENTS] if takes_gradients(fn) else []
     return len(taken) > 1 or any(call.kwargs.get("retain_graph") for call in taken)
 
 
@@ -161,11 +161,11 @@ def _split(program: Program) -> tuple[list[Call], list[Call], list[Call]]:
     given, after = set(program.inputs), set[str]()
     ordered = any(_may_write(call) for call in program.calls)
     # What is compiled as one is one step of autograd, gone back through for each of the results.
-    several = sum(call.target == _GRADIENTS for call in program.calls) > 1
+    several = sum(call.target == GRADIENTS for call in program.calls) > 1
     for call in program.calls:
         names = {ref.name for ref in call.refs()}
-        if call.target == _GRADIENTS or names & after or (ordered and rest):
-            kept = {"retain_graph": True} if several and call.target == _GRADIENTS else {}
+        if call.target == GRADIENTS or names & after or (ordered and rest):
+            kept = {"retain_graph": True} if several and call.target == GRADIENTS else {}
             rest.append(replace(call, kwargs={**call.kwargs, **kept}))
             after.add(call.result)
         elif call.target in _LEAVES and names <= given:
@@ -181,7 +181,6 @@ def _may_write(call: Call) -> bool:
     return call.target not in _LEAVES and (name.endswith("_") or "out" in call.kwargs or "batch_norm" in name)
 
 
-_GRADIENTS = "torch.autograd.grad"
 _LEAVES = ("torch.Tensor.detach", "torch.Tensor.requires_grad_")
 
 

@@ -37,6 +37,10 @@ Perform: TypeAlias = Callable[[int, Callable[..., Any], Any, Any], Any]
 """Makes a call: given its place in the program, the function, the positional and the named arguments."""
 
 
+GRADIENTS = "torch.autograd.grad"
+"""What takes gradients: of results, with respect to inputs, of cotangents."""
+
+
 def is_name(text: str) -> bool:
     """Whether Python takes the text for a name, and for this one: it reads ``ﬁ`` as ``fi``."""
     plain = text.isidentifier() and not keyword.iskeyword(text) and text != "__debug__"
@@ -203,7 +207,7 @@ class Program(Nested):
     @property
     def differentiates(self) -> bool:
         """Whether a call takes gradients."""
-        return any(call.target == "torch.autograd.grad" for call in self.calls)
+        return any(call.target == GRADIENTS for call in self.calls)
 
     def fill(self, value: Any, tensors: tuple[Any, ...]) -> Any:
         """``value`` with each reference to an input replaced by the tensor given for it."""

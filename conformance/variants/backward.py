@@ -17,7 +17,7 @@ from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.ulp import step
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaf_paths
-from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.program.program import GRADIENTS, Call, Program
 from torchstone.conformance.variants.forked import answers
 from torchstone.conformance.variants.layout import expanded, transposed
 from torchstone.conformance.variants.protocol import NotApplicable, Variant
@@ -35,7 +35,7 @@ def backward(case: Case, *, of_any_size: bool = False) -> Case:
     are inputs, or, ``of_any_size``, the cosines of the results: these have their sizes whatever the inputs' are.
     """
     program = case.program
-    if any(call.target == "torch.autograd.grad" for call in program.calls):
+    if any(call.target == GRADIENTS for call in program.calls):
         raise NotApplicable("the program takes gradients already")
     floats = [name for name, t in case.inputs.items() if inexact(t)]
     if not floats:
@@ -58,12 +58,12 @@ def backward(case: Case, *, of_any_size: bool = False) -> Case:
     inputs = {} if of_any_size else given
     leaves = [Ref(f"{name}_leaf") for name in floats]
     alone = [
-        Call("torch.autograd.grad", ([ref], leaves, [Ref(name)]), _OF_ONE, f"gradients_of_{i}")
+        Call(GRADIENTS, ([ref], leaves, [Ref(name)]), _OF_ONE, f"gradients_of_{i}")
         for i, (ref, name) in enumerate(zip(refs, given, strict=True))
         if 1 < len(refs) <= MOST_ALONE
     ]
     cotangents = [Ref(name) for name in given]
-    gradients = Call("torch.autograd.grad", (refs, leaves, cotangents), {"allow_unused": True}, "gradients")
+    gradients = Call(GRADIENTS, (refs, leaves, cotangents), {"allow_unused": True}, "gradients")
     detached = [Call("torch.Tensor.detach", (ref,), {}, f"result{i}") for i, ref in enumerate(refs)]
     outputs = (*(Ref(call.result) for call in detached), Ref("gradients"), *others, *(Ref(c.result) for c in alone))
     whole = Program((*program.inputs, *inputs), (*forward.calls, *made, *alone, gradients, *detached), outputs)
@@ -97,7 +97,7 @@ class _Steps(ComputingMode):
 def _are_steady(case: Case, names: Sequence[str]) -> bool:
     """Whether eager's gradients are finite, and keep their first digits when the inputs ``names`` move by one ULP."""
     program = case.program
-    grads = tuple(Ref(call.result) for call in program.calls if call.target == "torch.autograd.grad")
+    grads = tuple(Ref(call.result) for call in program.calls if call.target == GRADIENTS)
 
     def gradients(seed: int) -> list[Tensor]:
         draws, inputs = torch.Generator().manual_seed(seed), dict(case.inputs)

@@ -60,6 +60,27 @@ def in_one_allocation(x: Tensor) -> list[Tensor]:
     return [torch.neg(x, out=both[0]), torch.neg(x, out=both[1])]
 
 
+GRADIENT = Case(
+    Program(
+        ("x0", "x1"),
+        (
+            Call("torch.Tensor.requires_grad_", (Ref("x0"),), {}, "leaf"),
+            Call("torch.mul", (Ref("leaf"), 1.0), {}, "y"),
+            Call("torch.autograd.grad", ([Ref("y")], [Ref("leaf")], [Ref("x1")]), {}, "gradients"),
+        ),
+        Ref("gradients", (0,)),
+    ),
+    {"x0": X.clone(), "x1": X.clone()},
+    "test",
+    "mul",
+    "float32",
+)
+
+
+def gradient_is(name: str) -> Fake:
+    return running(lambda x0, x1: {"x0": x0.requires_grad_().detach(), "x1": x1}[name])
+
+
 SHARED: dict[str, tuple[Case, Fake, str]] = {
     "a stale buffer": (RELU, with_buffer(torch.relu), "overwrites what an earlier one returned"),
     "a part of a stale buffer": (
@@ -73,6 +94,7 @@ SHARED: dict[str, tuple[Case, Fake, str]] = {
         case_of("torch.add", Ref("x0"), 0, inputs={"x0": X}), running(lambda x: x[:]), "with input[0]"
     ),
     "one result for two": (TWICE, running(lambda x: [(-x)] * 2), "with output[1]"),
+    "an input for its gradient": (GRADIENT, gradient_is("x0"), "with input[0]"),
     "one place for all elements": (
         case_of("torch.ones_like", inputs={"x0": X}), running(lambda x: torch.ones(1).expand(6)), "lie in one place"
     ),
@@ -94,6 +116,7 @@ RIGHT: dict[str, tuple[Case, Fake]] = {
     "either, where PyTorch says so": (
         case_of("torch.reshape", Ref("x0"), (3, 2), inputs={"x0": X}), running(lambda x: x.clone().reshape(3, 2))
     ),
+    "a cotangent for a gradient": (GRADIENT, gradient_is("x1")),
     "results in one allocation": (TWICE, running(in_one_allocation)),
     "a written input returned as a copy": (
         case_of("torch.Tensor.add_", Ref("x0"), 1, inputs={"x0": X}), running(lambda x: x.add_(1).clone())

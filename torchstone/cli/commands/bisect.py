@@ -28,7 +28,7 @@ def bisect(
     store: StoreOption = None,
     ops_from: OpsFromOption = None,
 ) -> int:
-    """Say which stage of a compiler a failing case comes from. Exit code 1 if a stage is named, 0 if nothing fails.
+    """Say which stage of a compiler a case fails in, or is refused by. Exit code 1 if one is named, 0 if it is right.
 
     The case is tried on the compiler up to each of its stages, an interpreter in the place of the rest, and then on the
     parts of the first stage that shows the failure. The stages are known of torchstone's own targets, of inductor, and
