@@ -63,9 +63,11 @@ def compiled_by_xla(program: torch.nn.Module, args: tuple[torch.Tensor, ...], ne
 def compiled_by_torch_mlir(
     program: torch.nn.Module, args: tuple[torch.Tensor, ...], needs: Needs
 ) -> Callable[..., Any]:
+    import re
+    import subprocess
     from ctypes import pointer
 
-    from torch_mlir import fx
+    from torch_mlir import _mlir_libs, fx, ir
     from torch_mlir._mlir_libs._stablehlo import register_stablehlo_passes
     from torch_mlir.execution_engine import ExecutionEngine
     from torch_mlir.passmanager import PassManager
@@ -78,9 +80,7 @@ def compiled_by_torch_mlir(
     print(module)  # what torch-mlir lowers to; what follows are MLIR's own passes, and its execution engine
     passes = (
         "canonicalize,one-shot-bufferize{bufferize-function-boundaries function-boundary-type-conversion="
-        "identity-layout-map},buffer-results-to-out-params{modify-public-functions},func.func(llvm-request-c-wrappers,"
-        "convert-linalg-to-loops,lower-affine,convert-scf-to-cf),expand-strided-metadata,lower-affine,"
-        "convert-math-to-libm,convert-to-llvm,reconcile-unrealized-casts"
+        "identity-layout-map},buffer-results-to-out-params{modify-public-functions}"
     )
     if needs.output_type == "tosa":
         to_scf = "tosa-to-arith{include-apply-rescale=true},tosa-to-scf"
@@ -88,6 +88,21 @@ def compiled_by_torch_mlir(
     elif needs.output_type == "stablehlo":
         register_stablehlo_passes()
         passes = f"func.func(chlo-legalize-to-stablehlo),stablehlo-legalize-to-linalg,{passes}"
+    if needs.tool:  # noqa: SIM102, a script has the inner one alone
+        if "tm_tensor." in str(module):  # the passes for these are in torch-mlir's command-line tool alone
+            opt = [f"{_mlir_libs.__path__[0]}/torch-mlir-opt"]
+            opt += ["--pass-pipeline=builtin.module(func.func(tm-tensor-bufferize,tm-tensor-to-loops))"]
+            text = subprocess.run(opt, input=str(module), stdout=subprocess.PIPE, text=True, check=True).stdout
+            text = re.sub(r"(bufferization.to_tensor \S+)", r"\1 restrict", text)  # it has just allocated them all
+            module = ir.Module.parse(text, module.context)
+    PassManager.parse(f"builtin.module({passes})", module.context).run(module.operation)
+    # Loops for what would be a call of a library.
+    text = re.sub(r"memref.copy (\S+), (\S+) : (.+) to (.+)", r"linalg.copy ins(\1 : \3) outs(\2 : \4)", str(module))
+    module = ir.Module.parse(text, module.context)
+    passes = (
+        "func.func(llvm-request-c-wrappers,convert-linalg-to-loops,lower-affine,convert-scf-to-cf),"
+        "expand-strided-metadata,lower-affine,convert-math-to-libm,convert-to-llvm,reconcile-unrealized-casts"
+    )
     PassManager.parse(f"builtin.module({passes})", module.context).run(module.operation)
     engine = ExecutionEngine(module)
     kinds = [node.meta["val"] for node in exported.graph.output_node().args[0]]

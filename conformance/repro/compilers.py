@@ -180,6 +180,12 @@ def fails_before_run(verdict: Verdict | None) -> bool:
     return verdict.stage in (Stage.CAPTURE, Stage.LOWER, Stage.COMPILE)
 
 
+def _may_have_run(verdict: Verdict | None, prefix: str) -> bool:
+    """Whether an op of this prefix ran, as far as the verdict tells."""
+    ran = verdict.evidence.get("ran") if verdict is not None else None
+    return not ran or any(name.startswith(prefix) for names in ran.values() for name in names)
+
+
 def _module(name: str, parameters: Iterable[str], body: list[str]) -> list[str]:
     lines = [f"class {name}(torch.nn.Module):", f"    def forward({', '.join(['self', *parameters])}):"]
     return [*lines, *(f"        {line}" for line in body), "", ""]
@@ -263,6 +269,7 @@ def _by_export(
         any_size=bool(dims),
         lowering_alone=_fails_to_lower(verdict),
         output_type=OUTPUT_TYPES.get(backend, ""),
+        tool=OUTPUT_TYPES.get(backend) == "linalg-on-tensors" and _may_have_run(verdict, "tm_tensor."),
     )
     text = path_text(path, needs)
     modules = {"Module()": "Module()", later_calls.ANOTHER: "AnotherModule()"}

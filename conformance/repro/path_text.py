@@ -40,6 +40,8 @@ class Needs:
     """Whether the compiler fails before it has lowered the program: nothing after that is run."""
     output_type: str = ""
     """torch-mlir's."""
+    tool: bool = False
+    """Whether ops may be among what torch-mlir lowers to whose passes are in its command-line tool alone."""
 
     @classmethod
     def of(cls, inputs: Iterable[torch.dtype], results: Iterable[torch.dtype] | None, **more: Any) -> Needs:

@@ -41,10 +41,12 @@ DTYPES = [
 
 def every_need(backend: str) -> list[Needs]:
     """What cases of all kinds need of a backend's path."""
+    output_type = OUTPUT_TYPES.get(backend, "")
     return [
-        Needs.of(inputs, results, lowering_alone=alone, any_size=free, output_type=OUTPUT_TYPES.get(backend, ""))
+        Needs.of(inputs, results, lowering_alone=alone, any_size=free, output_type=output_type, tool=tool)
         for inputs, results, alone in itertools.product(DTYPES, [None, *DTYPES], (False, True))
         for free in {False, "dynamic_shapes" in inspect.signature(ALL[backend]).parameters}
+        for tool in {False, output_type == "linalg-on-tensors"}
     ]
 
 
@@ -172,6 +174,19 @@ def test_a_path_takes_tensors_of_several_dtypes(backend: str) -> None:
     for results in ([tensor.dtype for tensor in wanted], None):
         needs = Needs.of([arg.dtype for arg in args], results, output_type=OUTPUT_TYPES.get(backend, ""))
         torch.testing.assert_close(list(ALL[backend](Compared(), args, needs)(*args)), wanted, rtol=0, atol=0)
+
+
+class Sorted(torch.nn.Module):
+    def forward(self, x: Tensor) -> Any:
+        return x.sort().values, x.topk(2).values, x.cumsum(0)
+
+
+def test_a_path_of_torch_mlir_lowers_its_own_ops() -> None:
+    if not backends.load("torch-mlir-linalg").available().ok:
+        pytest.skip(backends.load("torch-mlir-linalg").available().reason)
+    needs = Needs.of([X.dtype], [X.dtype] * 3, output_type="linalg-on-tensors", tool=True)
+    results = compiled_by_torch_mlir(Sorted(), (X,), needs)(X)
+    torch.testing.assert_close(list(results), list(Sorted()(X)), rtol=0, atol=0)
 
 
 CASES = {
