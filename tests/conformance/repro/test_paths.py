@@ -181,6 +181,7 @@ class Sorted(torch.nn.Module):
         return x.sort().values, x.topk(2).values, x.cumsum(0)
 
 
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_a_path_of_torch_mlir_lowers_its_own_ops() -> None:
     if not backends.load("torch-mlir-linalg").available().ok:
         pytest.skip(backends.load("torch-mlir-linalg").available().reason)
