@@ -430,11 +430,12 @@ def not_done(plan: CampaignOptions, tally: Tally) -> Iterator[str]:
     for finding in tally.findings.ranked():
         if finding.folder is None or finding.record or finding.verdict.outcome in NOT_REDUCED:
             continue
-        if finding.reduction is None or not finding.reduction.complete:
+        refused = finding.verdict.outcome is Outcome.UNSUPPORTED  # which ``reduce`` takes for no failure
+        if not refused and (finding.reduction is None or not finding.reduction.complete):
             words = ["torchstone", "reduce", str(finding.folder / CASE), "--backend", plan.backend, "--out"]
             command = shell_command([*words, str(finding.folder)])
             yield f"not reduced to the end: {finding.name}; this goes on: {command}"
-        elif finding.script is None:
+        elif finding.reduction is not None and finding.script is None:
             yield f"not run by itself: {finding.folder / SCRIPT}"
     for file in tally.unreadable:
         yield f"not a case, and left where it is: {file}"
