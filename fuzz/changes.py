@@ -1,7 +1,7 @@
 """Focus of a campaign: functions of the backend that are not what they were when the corpus was last asked.
 
 Whoever works on a lowering fuzzes it next. The programs of the corpus tell which ops, dtypes and variants come to a
-function that was changed, or is new; half of the programs that are drawn then call one of these ops, as many for what
+function that was changed, or is new; most programs that are drawn then call one of these ops, as many for what
 was changed as for what is new. A function that most programs call tells nothing, and is left to all of them.
 """
 

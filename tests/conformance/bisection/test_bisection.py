@@ -10,7 +10,7 @@ import torch
 from torchstone.cli import invoke
 from torchstone.conformance.backends.adapters.builtin import Linalg
 from torchstone.conformance.backends.export_support import capture
-from torchstone.conformance.backends.protocol import BackendError
+from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 from torchstone.conformance.backends.registry import load
 from torchstone.conformance.bisection import Blame, Tried, bisect, exported, stage_texts
 from torchstone.conformance.errors import InputError
@@ -126,6 +126,21 @@ def test_a_compiler_behind_the_exporter_is_blamed_for_itself() -> None:
     blame = bisect(find_case(CASE), f"{__name__}:AfterExport")
     assert blame.stage == "after-export"
     assert [(tried.name, tried.shows) for tried in blame.tried] == [("torch.export", False), ("after-export", True)]
+
+
+class Declines(AfterExport):
+    """One that takes no program."""
+
+    name = "declines"
+
+    def compile(self, fn, args):
+        raise BackendUnsupported("not today")
+
+
+def test_a_refusal_has_a_stage() -> None:
+    blame = bisect(find_case(CASE), f"{__name__}:Declines")
+    assert (blame.verdict.outcome, blame.stage) == (Outcome.UNSUPPORTED, "declines")
+    assert [(tried.name, tried.shows) for tried in blame.tried] == [("torch.export", False), ("declines", True)]
 
 
 class WrongTable(AfterExport):
