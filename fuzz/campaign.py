@@ -26,6 +26,7 @@ from torchstone.fuzz.changes import Focus
 from torchstone.fuzz.corpus import Corpus
 from torchstone.fuzz.desk import Desk
 from torchstone.fuzz.findings import Findings
+from torchstone.fuzz.generator.catalog import all_rules
 from torchstone.fuzz.generator.choices import SeededChoices
 from torchstone.fuzz.generator.generate import Drafts, NothingGenerated
 from torchstone.fuzz.generator.rules import OpRule
@@ -53,9 +54,6 @@ SLOW = 20
 
 JUDGING = 10.0
 """Seconds until a program is to be judged where each is asked by itself: else it is left, for hundreds of others."""
-
-MANY_BESIDE = 8
-"""Programs that a worker has at once where many are compiled together, while failures wait: trials come behind them."""
 
 SCRIPT_SECONDS = 0.1
 """How often to look whether a script has ended, once nothing else is left to do."""
@@ -175,6 +173,8 @@ def run_campaign(
     pooled = Pool(plan.backend, python=plan.python, jobs=plan.jobs, tick=tick, watch=watch, known=known, **limits)
     with pooled as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # eager's, of what is drawn and reduced
+        pool.start()
+        all_rules()  # takes seconds, as loading the workers does
         campaign = _Campaign(plan, tally, pool, corpus)
         try:
             for _ in campaign.desk.serve(campaign.ask):
@@ -233,8 +233,7 @@ class _Campaign:
 
     def ask(self) -> bool:
         """Ask one more bundle. Where failures wait, a worker is left to them; where many do, all are."""
-        beside = (self.desk.jobs - 1) * (MANY_BESIDE if self._compiles_many else 1)
-        if self.triage and (self._asked >= beside or len(self.triage) >= MOST_FAILURES):
+        if self.triage and (self._asked >= self.desk.jobs - 1 or len(self.triage) >= MOST_FAILURES):
             return False
         if self._again and not self._out_of_time():
             self._ask_again(self._again.popleft())

@@ -1,12 +1,17 @@
-"""What becomes of failures: one after the other is explained by a known finding, or reduced, beside the stream."""
+"""What becomes of failures: one after the other is explained by a known finding, or reduced, beside the stream.
+
+Of those that wait the one that took the fewest seconds comes first: a reduction tries it again hundreds of times.
+"""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import json
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.verdict import Outcome, Verdict
@@ -35,6 +40,8 @@ MOST_AHEAD = 8
 GRACE = 15.0
 """Seconds after the end of a campaign in which what is being reduced may become simpler still, and is confirmed."""
 
+_Waiting: TypeAlias = tuple[Case, Verdict, Callable[[], None]]
+
 
 class Triage:
     """The failures of a campaign: those that wait, the one that is worked on, and the scripts that are confirmed.
@@ -45,7 +52,8 @@ class Triage:
     def __init__(self, plan: CampaignOptions, tally: Tally, desk: Desk, *, together: bool) -> None:
         self._plan, self._tally, self._desk = plan, tally, desk
         self._together = together
-        self._waiting: deque[tuple[Case, Verdict, Callable[[], None]]] = deque()
+        self._waiting: list[tuple[int, int, _Waiting]] = []  # a heap
+        self._arrivals = itertools.count()
         self._busy = False
         self._sorting: Case | None = None  # what is being sorted, as long as it is no finding yet
         self._finding: FuzzFinding | None = None  # the one that is being reduced
@@ -59,12 +67,13 @@ class Triage:
 
     def add(self, case: Case, verdict: Verdict, done: Callable[[], None] = lambda: None) -> None:
         """Take up a failure; ``done`` is called once it belongs to a finding."""
-        self._waiting.append((case, verdict, done))
+        # Whole seconds: among quick ones the order is that of arrival, which does not hang on the machine.
+        heapq.heappush(self._waiting, (round(verdict.seconds), next(self._arrivals), (case, verdict, done)))
         self._next()
 
     def _next(self) -> None:
         while self._waiting and not self._busy:
-            case, verdict, done = self._waiting.popleft()
+            _, _, (case, verdict, done) = heapq.heappop(self._waiting)
             self._busy = True
 
             def sorted_(_: None, done: Callable[[], None] = done) -> None:
@@ -112,7 +121,7 @@ class Triage:
         """End at once: the finding at hand is taken up as it is now. Return the failures that are not sorted."""
         self.keep()
         left = [] if self._sorting is None else [self._sorting]
-        left += [case for case, _, _ in self._waiting]
+        left += [case for _, _, (case, _, _) in sorted(self._waiting)]
         self._waiting.clear()
         self._sorting = None
         return left

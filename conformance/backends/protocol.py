@@ -54,6 +54,8 @@ class Backend(Protocol):
     """A compiler under test.
 
     A backend whose first compilation is slow may also have ``warm_up()``, which a worker calls before its first case.
+    One whose modules take long to import, start no thread and touch no device, has their names in ``preload``: they are
+    imported once for all workers, if torchstone ships it.
     One that compiles many programs in less time than one by one has ``compile_many(programs)``, which takes pairs of
     what ``compile`` takes and returns for each what ``compile`` returns or raises, and ``batch``, how many at most.
     One that compiles for sizes it does not know has ``compile_dynamic(fn, args, dims)``: ``dims`` names the dims of

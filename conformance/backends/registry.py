@@ -86,6 +86,15 @@ def load(name: str) -> Backend:
     return cast("Any", backend).configured(options) if options else backend
 
 
+def preloadable(name: str) -> tuple[str, ...]:
+    """Modules that may be imported before workers of the backend are forked: none of one that torchstone does not ship,
+    which may do anything as it is imported."""
+    try:
+        return tuple(getattr(load(name), "preload", ())) if is_shipped(name) else ()
+    except InputError:  # what loads it will say so
+        return ()
+
+
 def describe_backend(backend: Backend) -> dict[str, Any]:
     """Return what a backend says of itself: ``ok``, ``reason``, ``install``, and ``versions`` where it can be used."""
     state = backend.available()

@@ -1,15 +1,16 @@
-"""The fork server: a process that has imported PyTorch and nothing else, and forks a worker whenever it is asked to.
+"""The fork server: a process that has imported PyTorch, and forks a worker whenever it is asked to.
 
 So a worker costs a fork, not the seconds of an import. Forking is safe here because nothing has happened yet: one
-thread, no device touched, no backend loaded. Where importing PyTorch starts threads, or the user says
+thread, no device touched, no backend loaded, and of backends that torchstone ships those modules imported at most that
+do no such thing (``preload`` in ``backends.protocol``). Where importing PyTorch starts threads, or the user says
 ``TORCHSTONE_FORK=0``, each worker is a fresh interpreter instead.
 
 It buries its workers, too. Each worker is a *subreaper*: whatever its backend starts stays below it, however often it
 forks and whatever session it opens. When the worker dies, what it left behind comes to the fork server, which kills it.
 And when the runner dies, of SIGKILL or anything else, the fork server ends the workers and removes the pool's folder.
 
-    runner -> fork server   {"worker": N, "scratch": PATH, "cache": PATH, "disk": BYTES, "fork": BOOL} + descriptors of
-                            its channel, its mark and its output; or {"kill": N}
+    runner -> fork server   {"worker": N, "scratch": PATH, "cache": PATH, "disk": BYTES, "fork": BOOL, "preload":
+                            [MODULE]} + descriptors of its channel, its mark and its output; or {"kill": N}
     fork server -> runner   {"up": true}, {"worker": N, "pid": PID}, {"worker": N, "died": EXIT CODE}
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import resource
@@ -47,6 +49,7 @@ class ForkServer:
         self.parent = parent
         self.root = root
         self.forks = 0
+        self.preloaded: set[str] = set()  # modules of backends
         self.pids: dict[int, int] = {}  # of each living worker: its number, by process
         self.wake, self.wakes = os.pipe()
         for descriptor in (self.wake, self.wakes):
@@ -100,7 +103,9 @@ class ForkServer:
         self.send(worker=number, pid=pid)
         return True
 
-    def fork(self, descriptors: list[int], scratch: str, cache: str, disk: int, fork: bool) -> int:
+    def fork(
+        self, descriptors: list[int], scratch: str, cache: str, disk: int, fork: bool, preload: list[str]
+    ) -> int:
         channel, mark, output = descriptors
         argv = [channel, mark, os.getpid(), scratch, cache, disk]
         if not fork or len(os.listdir("/proc/self/task")) > 1:
@@ -110,9 +115,9 @@ class ForkServer:
             duplicates = [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
             return os.posix_spawn(sys.executable, command, os.environ, file_actions=duplicates, setsid=True)
         self.forks += 1
-        if self.forks == FORKS_BEFORE_PRELOAD:
-            worker.preload_decompositions()
-            freeze_objects()
+        new = [module for module in preload if module not in self.preloaded]
+        if new or self.forks == FORKS_BEFORE_PRELOAD:
+            self.preload(new)
         pid = os.fork()
         if pid:
             return pid
@@ -129,6 +134,15 @@ class ForkServer:
             worker.run_worker(*argv)
         finally:
             os._exit(1)
+
+    def preload(self, modules: list[str]) -> None:
+        """Import what workers need. Where the import of a backend's module fails it will in a worker, which tells."""
+        worker.preload_decompositions()
+        self.preloaded.update(modules)
+        for module in modules:
+            with contextlib.suppress(Exception):
+                importlib.import_module(module)
+        freeze_objects()
 
     def reap(self) -> None:
         """Reap who has died, kill what a dead worker has left behind, and tell the runner of the worker."""

@@ -1,9 +1,9 @@
 """A pool of warm, isolated workers for one backend.
 
 One thread, one selector: whoever asks for a verdict turns the loop. Each worker works on one case and holds at most
-one more, so that it never waits for the next, or as many as its backend compiles together; a case's clock starts when
-the one before it is answered. A worker that dies takes only the case it was working on with it; one that dies of cases
-it compiled together takes none, and each of them is compiled alone.
+one more, so that it never waits for the next, or as many as its backend compiles together if they are quick; a case's
+clock starts when the one before it is answered. A worker that dies takes only the case it was working on with it; one
+that dies of cases it compiled together takes none, and each of them is compiled alone.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from torchstone.conformance.backends.registry import preloadable
 from torchstone.conformance.errors import HarnessError
 from torchstone.conformance.execution.line_tracer import Fingerprints, Ran
 from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
@@ -107,6 +108,13 @@ class Pool:
 
     # -- asking -------------------------------------------------------------------------------------------------
 
+    def start(self) -> None:
+        """Start all workers now: they load while the caller prepares what to ask."""
+        while len(self._slots) < self.jobs:
+            slot = WorkerSlot(len(self._slots), self.limits)
+            self._slots.append(slot)
+            self._spawn(slot)
+
     def verdict(self, case: Case) -> Verdict:
         """Try one case and return its verdict."""
         (result,) = self.results([case])
@@ -186,8 +194,9 @@ class Pool:
         slot.await_worker(STARTUP_SECONDS)
         try:
             cache = f"cache-{self._number}-{slot.number}-{slot.cold}"
+            watch = None if self.watch is None else self.known
             slot.worker = worker = self._server.start(
-                self.backend, cache, self.limits.disk, watch=None if self.watch is None else self.known
+                self.backend, cache, self.limits.disk, watch=watch, preload=preloadable(self.backend)
             )
         except ForkServerDied:
             self._fork_server_died = True

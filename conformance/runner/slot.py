@@ -14,6 +14,10 @@ from torchstone.conformance.runner.retry import Task, case_labels
 from torchstone.conformance.runner.worker_process import WorkerProcess
 
 QUEUE_DEPTH = 2
+QUEUE_SECONDS = 1.0
+"""How long what is queued beyond that may take, as far as is known: who asks for one more verdict waits behind it."""
+NEWEST = 0.25
+"""What the last case counts for in how long a case takes."""
 DISK_SECONDS = 1.0  # between two looks at what a worker has written
 GROWTH_BYTES = 1 << 30
 
@@ -40,7 +44,8 @@ class WorkerSlot:
     ready: bool = False
     queue: deque[Task] = field(default_factory=deque)  # the first is being worked on, once the worker is ready
     sent: int = 0
-    depth: int = QUEUE_DEPTH
+    batch: int = 1  # cases that the backend compiles together
+    pace: float = QUEUE_SECONDS  # seconds a case, of late
     deadline: float = 0.0
     began: float = 0.0
     called: bool = False  # whether the backend was seen to be called for the case
@@ -55,7 +60,8 @@ class WorkerSlot:
 
     def has_room(self) -> bool:
         """Whether another case may be queued here."""
-        return len(self.queue) < self.depth and not self.retire and not self.alone
+        depth = max(QUEUE_DEPTH, min(self.batch, int(QUEUE_SECONDS / max(self.pace, 1e-3))))
+        return len(self.queue) < depth and not self.retire and not self.alone
 
     def clear(self) -> None:
         """Be without a worker. The queue stays."""
@@ -71,7 +77,7 @@ class WorkerSlot:
     def worker_ready(self, header: dict[str, Any]) -> None:
         """Take note that the worker is ready."""
         self.ready, self.baseline = True, header["rss"]
-        self.depth = max(QUEUE_DEPTH, header["batch"])
+        self.batch = header["batch"]
         self.disk_checked = time.monotonic()
 
     def send_queued(self) -> None:
@@ -107,6 +113,7 @@ class WorkerSlot:
     def finish_case(self, resident: int) -> Task:
         """Take the case that was worked on out of the queue, and see whether the worker is used up."""
         task = self.queue.popleft()
+        self.pace += NEWEST * (time.monotonic() - self.began - self.pace)
         self.sent -= 1
         self.served += 1
         self.alone = False

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
@@ -81,15 +82,22 @@ class ForkServerClient:
         self.control.setblocking(False)
 
     def start(
-        self, backend: str, cache: str, disk: int, describe_only: bool = False, watch: Fingerprints | None = None
+        self,
+        backend: str,
+        cache: str,
+        disk: int,
+        describe_only: bool = False,
+        watch: Fingerprints | None = None,
+        preload: Sequence[str] = (),
     ) -> WorkerProcess:
         """Ask for a worker; it will say when it is ready, or what the backend is and no more. Raises ForkServerDied.
 
         ``watch``: it tells what of the backend's own runs, and which of it is not what these say (``LineTracer``).
+        ``preload``: modules that the fork server imports before it forks the worker.
         """
         number = next(self._numbers)
         scratch = self.folder.path / f"worker-{number}"
-        worker = WorkerProcess(self, number, scratch, self.folder.path / cache, disk)
+        worker = WorkerProcess(self, number, scratch, self.folder.path / cache, disk, preload)
         self.workers[number] = worker
         environment = dict(os.environ) | _ENVIRONMENT | self.interpreter.environment(self.folder.path)
         hello = {
@@ -180,7 +188,9 @@ class WorkerProcess:
     so that its successor starts warm; ``scratch`` goes with it. ``code`` is its exit code, once it has died.
     """
 
-    def __init__(self, server: ForkServerClient, number: int, scratch: Path, cache: Path, disk: int) -> None:
+    def __init__(
+        self, server: ForkServerClient, number: int, scratch: Path, cache: Path, disk: int, preload: Sequence[str]
+    ) -> None:
         scratch.mkdir(parents=True)
         cache.mkdir(parents=True, exist_ok=True)
         self.number = number
@@ -193,7 +203,8 @@ class WorkerProcess:
         self._server = server
         try:
             fork = os.environ.get("TORCHSTONE_FORK") != "0"
-            request = {"worker": number, "scratch": str(scratch), "cache": str(cache), "disk": disk, "fork": fork}
+            paths = {"scratch": str(scratch), "cache": str(cache)}
+            request = {"worker": number, **paths, "disk": disk, "fork": fork, "preload": list(preload)}
             server.send_request(request, (theirs.fileno(), self.mark, write_end))
         except BaseException:
             self.close()

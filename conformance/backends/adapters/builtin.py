@@ -31,6 +31,7 @@ class Builtin:
     options: tuple[str, ...] = ()
     # Measured on linalg, beside programs of which many are compiled together.
     costs: ClassVar = {"backward": 2, "batch": 6, "dynamic": 16, "draws": 2, "control flow": 2}
+    preload: tuple[str, ...] = ("torchstone.compiler.driver",)
     library_calls = True
     frozen = False
     """Whether inputs after the first are taken for constants."""
@@ -117,6 +118,7 @@ class Builtin:
 
 class _Mlir(Builtin):
     packages = ("torch", "torchstone", "torch-mlir")
+    preload = (*Builtin.preload, "torchstone.compiler.lowering.linalg.build", "torchstone.compiler.runtime.cpu.kernel")
     batch = 32
 
     def compile_many(
