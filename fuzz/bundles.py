@@ -201,7 +201,7 @@ def _with_their_like(ask: Ask) -> Trying[list[Verdict]]:
         cases = list(group)
         parts = [cases] if kind and not kind.variant else [[case] for case in cases]
         for part in parts:
-            verdicts += yield from _apart(part, ask.enough, once=True)
+            verdicts += yield from _apart(part, ask.enough, once=True, quick=ask.quick)
             if ask.told(verdicts):
                 return verdicts
     return verdicts
@@ -210,16 +210,18 @@ def _with_their_like(ask: Ask) -> Trying[list[Verdict]]:
 def _one_by_one(ask: Ask) -> Trying[list[Verdict]]:
     verdicts: list[Verdict] = []
     for case in ask.cases:
-        verdicts.append((yield Trial(case, fresh=ask.fresh, once=not ask.fresh)))
+        verdicts.append((yield Trial(case, fresh=ask.fresh, once=not ask.fresh, quick=ask.quick)))
         if ask.told(verdicts):
             break
     return verdicts
 
 
-def _apart(cases: Sequence[Case], enough: Callable[[Case, Verdict], bool], *, once: bool) -> Trying[list[Verdict]]:
+def _apart(
+    cases: Sequence[Case], enough: Callable[[Case, Verdict], bool], *, once: bool, quick: bool = False
+) -> Trying[list[Verdict]]:
     """The verdicts of programs in their order, at least up to the first that is enough."""
     # Of a bundle that kills its worker no verdict is told: there is no need to see whether it does so again.
-    verdict = yield Trial(bundle(cases), once=once or len(cases) > 1)
+    verdict = yield Trial(bundle(cases), once=once or len(cases) > 1, quick=quick)
     if len(cases) == 1:
         return [verdict]
     wrong = _suspects(cases, verdict)
@@ -228,7 +230,7 @@ def _apart(cases: Sequence[Case], enough: Callable[[Case, Verdict], bool], *, on
     known = yield from _known(cases, verdict, wrong, enough, once=once)
     if wrong and not known:
         others = [at for at in range(len(cases)) if at not in wrong]
-        again = (yield from _apart([cases[at] for at in others], enough, once=once)) if others else []
+        again = (yield from _apart([cases[at] for at in others], enough, once=once, quick=quick)) if others else []
         known = dict(zip(others, again, strict=False))
     parts = [[at] for at in range(len(cases))] if wrong or known else _halves(len(cases))
     verdicts: list[Verdict] = []
@@ -236,7 +238,7 @@ def _apart(cases: Sequence[Case], enough: Callable[[Case, Verdict], bool], *, on
         if part[0] in known:
             verdicts.append(known[part[0]])
         else:
-            verdicts += yield from _apart([cases[at] for at in part], enough, once=once)
+            verdicts += yield from _apart([cases[at] for at in part], enough, once=once, quick=quick)
         if enough(cases[len(verdicts) - 1], verdicts[-1]):
             break
     return verdicts

@@ -21,12 +21,14 @@ Judge: TypeAlias = Callable[[Case], Verdict]
 class Ask:
     """Cases whose verdicts are wanted, in order. Those after the first that is ``enough`` need not be told.
 
-    ``fresh``: each in a worker that has tried nothing before.
+    ``fresh``: each in a worker that has tried nothing before. ``quick``: judged by few runs of the oracle, so that a
+    mismatch may be ill-conditioned.
     """
 
     cases: tuple[Case, ...]
     enough: Callable[[Case, Verdict], bool] = lambda case, verdict: False
     fresh: bool = False
+    quick: bool = False
 
     def told(self, verdicts: list[Verdict]) -> bool:
         """Whether no more verdicts are needed than these."""

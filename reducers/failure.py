@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -74,7 +74,6 @@ def reduce_case(
     judge: Judge | None = None,
     confirm: Judge | None = None,
     verdict: Verdict | None = None,
-    verdicts: MutableMapping[str, bool] | None = None,
     progress: Callable[[Step], None] | None = None,
     so_far: Case | None = None,
     keep: Callable[[Case], None] | None = None,
@@ -90,7 +89,7 @@ def reduce_case(
     jobs = pool.jobs if pool else jobs
     most = AHEAD_OF_EACH * jobs if jobs > 1 else 1
     asking = reducing(
-        case, backend, budget=budget, verdict=verdict, verdicts=verdicts, progress=progress, so_far=so_far, keep=keep,
+        case, backend, budget=budget, verdict=verdict, progress=progress, so_far=so_far, keep=keep,
         ahead=engine.Ahead(jobs, most),
     )  # fmt: skip
     if judge is not None:
@@ -112,7 +111,7 @@ def _in_parallel(asking: Asking[Reduction], pool: Pool) -> Reduction:
         places = {id(case): at for at, case in enumerate(ask.cases)}
         found: dict[int, Verdict] = {}
         verdicts = []
-        trials = (Trial(case, fresh=ask.fresh, once=not ask.fresh) for case in ask.cases)
+        trials = (Trial(case, fresh=ask.fresh, once=not ask.fresh, quick=ask.quick) for case in ask.cases)
         for result in pool.results(trials):
             found[places[id(result.case)]] = result.verdict
             while len(verdicts) in found and not (verdicts and ask.told(verdicts)):
@@ -127,7 +126,6 @@ def reducing(
     *,
     budget: Budget | None = None,
     verdict: Verdict | None = None,
-    verdicts: MutableMapping[str, bool] | None = None,
     progress: Callable[[Step], None] | None = None,
     so_far: Case | None = None,
     keep: Callable[[Case], None] | None = None,
@@ -137,6 +135,9 @@ def reducing(
 
     ``verdict`` may be that of a case which passed once and is refused now. Such a one is reduced to a part of itself
     alone: of anything else it is not known whether the backend ever took it.
+
+    Trials of a wrong number are judged quickly, since to tell a mismatch from an ill-conditioned number takes longer
+    than all else. What comes of them is judged in full: if it is no such failure, all is done again in full.
     """
     started = time.monotonic()
     first = yield from verdict_of(tidy(case))
@@ -155,12 +156,17 @@ def reducing(
     rows = [row for row in _passes(case) if not refused or row.name in PARTS]
     if so_far is not None and (yield from property_.survives(so_far)):
         property_ = dataclasses.replace(property_, initial=so_far)
-    search = engine.search(property_.problem(), rows, budget, verdicts, progress, keep, ahead)
-    try:
-        found = yield from property_.asked(search)
-    except engine.NotInteresting as error:
-        raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target} at first") from error
-    last = yield from verdict_of(found.value, fresh=True)
+    budget = budget or Budget()
+    for quick in (True, False) if first.outcome is Outcome.MISMATCH else (False,):
+        left = dataclasses.replace(budget, seconds=max(budget.seconds - (time.monotonic() - started), 0.0))
+        search = engine.search(property_.problem(), rows, left, None, progress, keep, ahead)
+        try:
+            found = yield from property_.asked(search, quick=quick)
+        except engine.NotInteresting as error:
+            raise InputError(f"{case.id} does not fail on {backend} in a stable way: {target} at first") from error
+        last = yield from verdict_of(found.value, fresh=True)
+        if property_.fails(found.value, last):
+            break
     return Reduction(
         case=found.value,
         original=case,
@@ -242,7 +248,7 @@ class CaseProperty:
         asked = [at for at, candidate in enumerate(candidates) if self.valid(candidate)]
         gone = [True] * len(candidates)
         if asked:
-            verdicts = yield Ask(tuple(self.trial(candidates[at]) for at in asked))
+            verdicts = yield Ask(tuple(self.trial(candidates[at]) for at in asked), quick=True)
             for at, verdict in zip(asked, verdicts, strict=True):
                 gone[at] = self.fails(candidates[at], verdict)
         return gone
@@ -251,7 +257,7 @@ class CaseProperty:
         """What is to be reduced, for ``search``: it is told which cases fail."""
         return Problem(self.initial, _asked_for, order.size, lambda candidate: candidate.to_bytes(), self.valid)
 
-    def asked(self, search: engine.Searching[Case, R]) -> Asking[R]:
+    def asked(self, search: engine.Searching[Case, R], *, quick: bool = False) -> Asking[R]:
         """Ask for the verdicts that a search needs."""
         answers: list[bool] | None = None
         while True:
@@ -259,7 +265,7 @@ class CaseProperty:
                 values = next(search) if answers is None else search.send(answers)
             except StopIteration as end:
                 return end.value
-            verdicts = yield Ask(tuple(map(self.trial, values)), self.fails)
+            verdicts = yield Ask(tuple(map(self.trial, values)), self.fails, quick=quick)
             answers = [self.fails(value, verdict) for value, verdict in zip(values, verdicts, strict=False)]
 
 

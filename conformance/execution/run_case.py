@@ -5,6 +5,7 @@ This runs in a worker. What ends the process (a crash, a timeout) is reported by
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 import traceback
@@ -31,7 +32,7 @@ from torchstone.conformance.execution.repeatability import DIFFER, check_second_
 from torchstone.conformance.execution.set_aside import compare_setting_aside
 from torchstone.conformance.execution.undefined_behavior import SEED, UndefinedBehavior, undefined_behavior
 from torchstone.conformance.execution.verdict import FAILURES, REFUSED, Kind, Outcome, Stage, Verdict
-from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.compare import judge, judging_quickly
 from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.parts import parts_of
 from torchstone.conformance.oracle.random import compare as randomness
@@ -66,14 +67,16 @@ def compile_cases(cases: Sequence[Case], backend: Any) -> list[Compiled]:
         return [UndefinedBehavior(refused) if refused else next(compiled) for refused in reasons]
 
 
-def run_case(case: Case, backend: Backend, compiled: Compiled | None = None) -> Verdict:
+def run_case(case: Case, backend: Backend, compiled: Compiled | None = None, *, quick: bool = False) -> Verdict:
     """Compile and run the case on the backend, compare with eager, and say what became of it. Never raises.
 
-    ``compiled`` is what ``compile_cases`` gave for the case, if it has been compiled already.
+    ``compiled`` is what ``compile_cases`` gave for the case, if it has been compiled already. ``quick``: the oracle
+    makes few runs, and what it takes for a mismatch may be ill-conditioned.
     ``KeyboardInterrupt`` and ``SystemExit`` pass through.
     """
     started = time.perf_counter()
-    with warnings.catch_warnings(), torch.no_grad(), composite.on_trial(backend.name):
+    judging = judging_quickly() if quick else contextlib.nullcontext()
+    with warnings.catch_warnings(), torch.no_grad(), composite.on_trial(backend.name), judging:
         warnings.simplefilter("ignore")
         stage, finding = _guarded(case, backend, compiled)
         refused = finding.outcome is Outcome.UNSUPPORTED and stage is Stage.CAPTURE  # by torch.export, which is patched

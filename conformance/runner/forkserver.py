@@ -103,9 +103,7 @@ class ForkServer:
         self.send(worker=number, pid=pid)
         return True
 
-    def fork(
-        self, descriptors: list[int], scratch: str, cache: str, disk: int, fork: bool, preload: list[str]
-    ) -> int:
+    def fork(self, descriptors: list[int], scratch: str, cache: str, disk: int, fork: bool, preload: list[str]) -> int:
         channel, mark, output = descriptors
         argv = [channel, mark, os.getpid(), scratch, cache, disk]
         if not fork or len(os.listdir("/proc/self/task")) > 1:

@@ -143,7 +143,8 @@ class Pool:
                     elif asked is not None:
                         trial = asked if isinstance(asked, Trial) else Trial(asked)
                         batch.open += 1
-                        self._place(Task(trial.case, trial.case.to_bytes(), batch, fresh=trial.fresh, once=trial.once))
+                        how = {"fresh": trial.fresh, "once": trial.once, "quick": trial.quick}
+                        self._place(Task(trial.case, trial.case.to_bytes(), batch, **how))
                         busy = True
                 if busy or batch.open or source is not None:
                     self._step(0.0 if busy and self._has_room() else TICK_SECONDS)
@@ -269,7 +270,7 @@ class Pool:
                 self._send_queued(slot)
             elif "failed" in header:
                 raise HarnessError(f"no worker of backend {self.backend} can start: {header['failed']}")
-            elif slot.sent and header.get("case") == slot.queue[0].case.id and (verdict := self._verdict(header)):
+            elif verdict := slot.verdict_in(header, self.backend):
                 if self.watch is not None and (ran := header.get("ran")):
                     self.watch(slot.queue[0].case, Ran.from_json(ran))
                 self._answered(slot, verdict, header["rss"], header.get("spent", ""))
@@ -284,16 +285,6 @@ class Pool:
             slot.deadline = min(slot.deadline, time.monotonic() + DYING_SECONDS)  # its exit says of what
         else:
             self._watch_channel(slot)
-
-    def _verdict(self, header: dict[str, Any]) -> Verdict | None:
-        """The worker's verdict, under the name that the backend was asked for by; None if it is none."""
-        try:
-            fields = header["verdict"]
-            known = {"stage": Stage(fields["stage"]), "outcome": Outcome(fields["outcome"]), "backend": self.backend}
-            text = {"message": str(fields["message"]).encode("utf-8", "replace").decode()}  # what a store can hold
-            return Verdict(**{**fields, **known, **text})
-        except (KeyError, TypeError, ValueError):
-            return None
 
     def _answered(self, slot: WorkerSlot, verdict: Verdict, resident: int, spent: str) -> None:
         if verdict.failed and slot.queue[0].first is None:

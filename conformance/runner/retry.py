@@ -19,11 +19,13 @@ class Trial:
     """A case to be tried in a way of its own.
 
     ``fresh``: in a worker that has tried nothing before. ``once``: where its worker dies, that is its verdict.
+    ``quick``: judged by few runs of the oracle, so that a mismatch may be ill-conditioned.
     """
 
     case: Case
     fresh: bool = False
     once: bool = False
+    quick: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Task:
     alone: bool = False  # not to be compiled together with others
     fresh: bool = False  # waits for a worker that has tried nothing
     once: bool = False  # not to be tried again where its worker dies
+    quick: bool = False  # to be judged by few runs
     fork_server_deaths: int = 0  # how often the fork server died under it
     memory_kills: int = 0  # how often the system killed its worker for want of memory
     deaths_before_start: int = 0  # how often a worker died that was to have it, and had not begun it

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchstone.conformance.execution.verdict import Stage
+from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.runner.cleanup import disk_usage
 from torchstone.conformance.runner.resources import over_limit
 from torchstone.conformance.runner.retry import Task, case_labels
@@ -93,6 +93,8 @@ class WorkerSlot:
                 header["unpatched"] = True
             if task.second is not None:
                 header["eager"] = True
+            if task.quick:
+                header["quick"] = True
             self.worker.send(header, task.data)
             self.sent += 1
 
@@ -127,6 +129,19 @@ class WorkerSlot:
             or self._written() > limits.disk // 4
         )
         return task
+
+    def verdict_in(self, header: dict[str, Any], backend: str) -> Verdict | None:
+        """The verdict of the case that is worked on, under the name that the backend was asked for by; None if the
+        worker said something else."""
+        if not self.sent or header.get("case") != self.queue[0].case.id:
+            return None
+        try:
+            fields = header["verdict"]
+            known = {"stage": Stage(fields["stage"]), "outcome": Outcome(fields["outcome"]), "backend": backend}
+            text = {"message": str(fields["message"]).encode("utf-8", "replace").decode()}  # what a store can hold
+            return Verdict(**{**fields, **known, **text})
+        except (KeyError, TypeError, ValueError):
+            return None
 
     def has_begun(self) -> bool:
         """Whether the worker has, or had when it died, taken up the case that is first in the queue."""

@@ -245,7 +245,7 @@ def _run_case(backend: Backend, header: dict[str, Any], body: bytes, compiled: A
     try:
         case = Case.from_bytes(body)
         with unpatched() if header.get("unpatched") else contextlib.nullcontext():
-            return dataclasses.asdict(run_case(case, backend, compiled))
+            return dataclasses.asdict(run_case(case, backend, compiled, quick=bool(header.get("quick"))))
     except MemoryError as error:
         outcome, message = Outcome.OOM, f"MemoryError: {error}"
     except Exception as error:
