@@ -15,6 +15,7 @@ from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdi
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.repro.place import Place, failing_place
+from torchstone.reducers.failure import reducing
 from torchstone.reducers.lineage import Lineage
 
 aten = torch.ops.aten
@@ -117,3 +118,27 @@ def test_places_are_read_and_nothing_else_is():
     for where in ("output[x]", "output['\\n']", "print('output')", ["output"], "output['a'](", ""):
         assert failing_place(verdict(where)) is None
     assert str(Place("output", (1, "a"))) == "output[1]['a']"
+
+
+def test_what_few_runs_take_for_the_failure_is_judged_in_full():
+    """Where that finds the reduced case ill-conditioned, the reduction is done again by the whole oracle."""
+    start = case([("v0", "exp", "x0"), ("v1", "neg", "v0"), ("v2", "abs", "v1")], ["v2"], x0=torch.ones(2))
+    asked: list[bool] = []
+
+    def verdict(candidate: Case, quick: bool) -> Verdict:
+        soft = not quick and "exp" not in str(candidate.program)
+        outcome = Outcome.ILL_CONDITIONED if soft else Outcome.MISMATCH
+        about = candidate.id, "b", candidate.source, candidate.op, candidate.dtype, candidate.variant
+        return Verdict(*about, Stage.COMPARE, outcome, "" if soft else Kind.VALUE, "output[0]: wrong")
+
+    asking, answers = reducing(start, "b"), None
+    while True:
+        try:
+            ask = next(asking) if answers is None else asking.send(answers)
+        except StopIteration as end:
+            found = end.value
+            break
+        asked.append(ask.quick)
+        answers = [verdict(candidate, ask.quick) for candidate in ask.cases]
+    assert found.confirmed and [call.operator for call in found.case.program.calls] == ["exp"]
+    assert True in asked and not asked[0] and not asked[-1]

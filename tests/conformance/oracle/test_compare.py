@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tests.sampling import some
 from torchstone.conformance.execution.verdict import Kind, Outcome
-from torchstone.conformance.oracle.compare import judge
+from torchstone.conformance.oracle.compare import judge, judging_quickly
 from torchstone.conformance.oracle.finding import Finding, Observed
 from torchstone.conformance.oracle.perturbation.rounding import RandomRounding
 from torchstone.conformance.program.program import Call, Program, Ref
@@ -336,6 +336,15 @@ def test_what_the_last_bit_decides_is_ill_conditioned(name: str) -> None:
     program, other, tensors = SOFT[name]
     finding = compare(program, other, *tensors)
     assert finding.outcome is Outcome.ILL_CONDITIONED, finding
+
+
+def test_judged_quickly_what_is_right_is_right_and_what_the_last_bit_decides_is_not() -> None:
+    with judging_quickly():
+        quick = [compare(*SOFT[name][:2], *SOFT[name][2]).outcome for name in SOFT]
+        assert Outcome.MISMATCH in quick and Outcome.PASS not in quick
+        program = several(("exp", X), ("log", Ref("r0")))
+        assert compare(program, lambda x: x.double().exp().log().float(), SMALL).ok
+    assert compare(*SOFT[name := next(iter(SOFT))][:2], *SOFT[name][2]).outcome is Outcome.ILL_CONDITIONED
 
 
 PROGRAMS = (

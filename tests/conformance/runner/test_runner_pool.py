@@ -12,6 +12,7 @@ import pytest
 import torch
 from torture_cases import let_time_be_up, torture_case
 
+from torchstone.conformance.backends.registry import preloadable
 from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.execution.verdict import Outcome, Stage
 from torchstone.conformance.runner import pool as pool_module
@@ -350,7 +351,7 @@ def test_a_case_is_not_ended_for_what_those_before_it_have_written(monkeypatch, 
 
 def test_what_workers_are_forked_from_has_one_thread_and_has_touched_no_device():
     script = """
-import os, torch
+import importlib, os, sys, torch
 asked = []
 for name in ("is_available", "device_count", "init", "_lazy_init", "get_device_properties"):
     found = getattr(torch.cuda, name)
@@ -358,11 +359,26 @@ for name in ("is_available", "device_count", "init", "_lazy_init", "get_device_p
 from torchstone.conformance.runner import worker
 worker.preload()
 worker.preload_decompositions()
+for module in sys.argv[1:]:
+    importlib.import_module(module)
 print(asked, torch.cuda.is_initialized(), len(os.listdir("/proc/self/task")))
 """
     env = os.environ | _ENVIRONMENT
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, check=True)
+    modules = preloadable("linalg")
+    assert modules and not preloadable(BACKEND), "a user's module may do anything as it is imported"
+    command = [sys.executable, "-c", script, *modules]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
     assert done.stdout == "[] False 1\n"
+
+
+def test_workers_may_be_started_before_there_is_a_case():
+    with Pool(BACKEND, jobs=2) as pool:
+        pool.start()
+        assert pool.spawned == 2
+        assert {verdict.outcome for verdict in pool.verdicts(torture_case("obey", i) for i in range(4))} == {
+            Outcome.PASS
+        }
+        assert pool.spawned == 2
 
 
 def test_the_fork_server_may_die_and_the_run_goes_on(go):

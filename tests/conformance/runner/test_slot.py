@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -62,3 +63,29 @@ def test_a_deadline_that_was_brought_forward_stays_so(monkeypatch: pytest.Monkey
     assert not slot.is_overdue()
     worker.now += 5
     assert slot.is_overdue()
+
+
+def test_no_more_is_queued_than_takes_a_moment(monkeypatch: pytest.MonkeyPatch):
+    """Who asks for one more verdict waits behind it, however many the backend compiles together."""
+    worker = At()
+    monkeypatch.setattr(time, "monotonic", lambda: worker.now)
+    slot = WorkerSlot(0, LIMITS, worker=cast(Any, worker))
+    slot.worker_ready({"rss": 0, "batch": 32})
+    slot.disk_checked = float("inf")
+
+    def queued_after(seconds: float, cases: int) -> int:
+        for _ in range(cases):
+            slot.queue.clear()
+            slot.queue.append(cast(Any, SimpleNamespace(case=SimpleNamespace(id="c"))))
+            slot.sent = 1
+            slot.start_clock()
+            worker.now += seconds
+            slot.finish_case(0)
+        while slot.has_room():
+            slot.queue.append(cast(Any, None))
+        return len(slot.queue)
+
+    assert queued_after(0.0, 0) == 2
+    assert queued_after(0.01, 40) == 32
+    assert queued_after(0.1, 40) in (9, 10)
+    assert queued_after(5.0, 3) == 2
