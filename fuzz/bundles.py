@@ -166,9 +166,9 @@ class Told:
         return self.trials - 1 <= sum(verdict.outcome not in CORRECT for verdict in self.verdicts)
 
 
-def told_apart(cases: Sequence[Case]) -> Trying[Told]:
-    """What becomes of programs that are asked as one as long as that is right."""
-    taking = _apart(cases, lambda case, verdict: False, once=False)
+def told_apart(cases: Sequence[Case], *, quick: bool = False) -> Trying[Told]:
+    """What becomes of programs that are asked as one as long as that is right. ``quick``: as in ``Trial``."""
+    taking = _apart(cases, lambda case, verdict: False, once=False, quick=quick)
     seconds, trials, verdict = 0.0, 0, None
     while True:
         try:
@@ -227,7 +227,7 @@ def _apart(
     wrong = _suspects(cases, verdict)
     evidence = {key: value for key, value in verdict.evidence.items() if key != ASIDE}
     verdict = dataclasses.replace(verdict, evidence=evidence)
-    known = yield from _known(cases, verdict, wrong, enough, once=once)
+    known = yield from _known(cases, verdict, wrong, enough, once=once, quick=quick)
     if wrong and not known:
         others = [at for at in range(len(cases)) if at not in wrong]
         again = (yield from _apart([cases[at] for at in others], enough, once=once, quick=quick)) if others else []
@@ -256,13 +256,14 @@ def _known(
     enough: Callable[[Case, Verdict], bool],
     *,
     once: bool,
+    quick: bool,
 ) -> Trying[dict[int, Verdict]]:
     """The verdicts of those programs of a bundle that it tells of: where the others are right, of all but the wrong."""
     if verdict.outcome is Outcome.FALLBACK and not once:
         left = left_to_eager(cases, verdict)
         if left is None or (left.open and not left.ran):
             return {}
-        return (yield from _without(cases, verdict, left, wrong, enough))
+        return (yield from _without(cases, verdict, left, wrong, enough, quick=quick))
     if verdict.outcome not in CORRECT:
         return {}
     share = verdict.seconds / len(cases)
@@ -279,6 +280,8 @@ def _without(
     left: LeftToEager,
     wrong: Collection[int],
     enough: Callable[[Case, Verdict], bool],
+    *,
+    quick: bool,
 ) -> Trying[dict[int, Verdict]]:
     """The verdicts of programs that are right, of some of which it is known that they were left in part to eager.
 
@@ -289,7 +292,7 @@ def _without(
     found = {at: verdict_of_one(cases[at], verdict, left.ran.get(at, ()), share) for at in right}
     others = [at for at in right if at not in left.ran]
     if left.open and others:
-        again = yield from _apart([cases[at] for at in others], enough, once=False)
+        again = yield from _apart([cases[at] for at in others], enough, once=False, quick=quick)
         found |= dict(zip(others, again, strict=False))
     return found
 

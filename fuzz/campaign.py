@@ -125,6 +125,11 @@ class Tally:
     reducing: str = ""
     interrupted: bool = False
 
+    def recount(self, first: Verdict, verdict: Verdict) -> None:
+        """Count a program by another verdict than its first."""
+        self.outcomes += Counter({str(verdict.outcome): 1})
+        self.outcomes -= Counter({str(first.outcome): 1})
+
     @property
     def seconds(self) -> float:
         return self.earlier + time.monotonic() - self.started
@@ -220,7 +225,8 @@ class _Campaign:
         self._backend = _backend(plan.backend)
         self._compiles_many = hasattr(self._backend, "compile_many")
         self.desk = Desk(pool)
-        self.triage = Triage(plan, tally, self.desk, together=True)
+        self._quick = self._compiles_many  # where each is asked by itself, it is judging that takes the time
+        self.triage = Triage(plan, tally, self.desk, together=True, quick=self._quick)
         self._bundler = Bundler()
         self._ready: deque[list[Case]] = deque()
         self._asked = 0  # bundles that have not all their verdicts
@@ -256,7 +262,7 @@ class _Campaign:
         self._asked += 1
         first = f"{group[0].id}: {group[0].op}"
         self.tally.trying = first if len(group) == 1 else f"{first} and {len(group) - 1} more as one"
-        self.desk.drive(told_apart(group), told)
+        self.desk.drive(told_apart(group, quick=self._quick), told)
         return True
 
     def _groups(self, case: Case) -> Iterator[list[Case]]:
@@ -275,7 +281,7 @@ class _Campaign:
                 forget_unsorted(self.plan, case)
 
         self._asked += 1
-        self.desk.drive(told_apart([case]), told)
+        self.desk.drive(told_apart([case], quick=self._quick), told)
 
     def leave(self) -> None:
         """End what is still being done; failures that have not been sorted are kept for a campaign that goes on."""

@@ -19,7 +19,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.fuzz.bundles import trials
 from torchstone.fuzz.desk import Desk
 from torchstone.fuzz.findings import FuzzFinding
-from torchstone.reducers.asking import Asking
+from torchstone.reducers.asking import Asking, verdict_of
 from torchstone.reducers.engine import ONE_BY_ONE, Ahead, Budget
 from torchstone.reducers.failure import reducing
 from torchstone.reducers.message import PASSED_BEFORE
@@ -46,12 +46,13 @@ _Waiting: TypeAlias = tuple[Case, Verdict, Callable[[], None]]
 class Triage:
     """The failures of a campaign: those that wait, the one that is worked on, and the scripts that are confirmed.
 
-    ``together``: trials that may be are asked as one.
+    ``together``: trials that may be are asked as one. ``quick``: failures come from quick trials, so that a mismatch is
+    to be judged in full before it is taken for one.
     """
 
-    def __init__(self, plan: CampaignOptions, tally: Tally, desk: Desk, *, together: bool) -> None:
+    def __init__(self, plan: CampaignOptions, tally: Tally, desk: Desk, *, together: bool, quick: bool = False) -> None:
         self._plan, self._tally, self._desk = plan, tally, desk
-        self._together = together
+        self._together, self._quick = together, quick
         self._waiting: list[tuple[int, int, _Waiting]] = []  # a heap
         self._arrivals = itertools.count()
         self._busy = False
@@ -86,6 +87,12 @@ class Triage:
     def _sort(self, case: Case, verdict: Verdict) -> Asking[None]:
         """Reduce a failure that no known finding explains."""
         tally, self._sorting, self._so_far = self._tally, case, None
+        if self._quick and verdict.outcome is Outcome.MISMATCH:
+            first, verdict = verdict, (yield from verdict_of(case))
+            tally.recount(first, verdict)
+            if not verdict.failed:
+                self._sorting = None
+                return
         rest = yield from tally.findings.unexplained(case, verdict)
         self._sorting = None
         if rest is None:
