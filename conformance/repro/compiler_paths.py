@@ -101,7 +101,9 @@ def compiled_by_torch_mlir(
     module = ir.Module.parse(text, module.context)
     passes = (
         "func.func(llvm-request-c-wrappers,convert-linalg-to-loops,lower-affine,convert-scf-to-cf),"
-        "expand-strided-metadata,lower-affine,convert-math-to-libm,convert-to-llvm,reconcile-unrealized-casts"
+        "expand-strided-metadata,lower-affine,func.func(arith-emulate-unsupported-floats{source-types=bf16 "
+        "target-type=f32},arith-expand{include-bf16=true}),convert-math-to-libm,convert-to-llvm,"
+        "reconcile-unrealized-casts"
     )
     PassManager.parse(f"builtin.module({passes})", module.context).run(module.operation)
     engine = ExecutionEngine(module)

@@ -342,8 +342,7 @@ def test_judged_quickly_what_is_right_is_right_and_what_the_last_bit_decides_is_
     with judging_quickly():
         quick = [compare(*SOFT[name][:2], *SOFT[name][2]).outcome for name in SOFT]
         assert Outcome.MISMATCH in quick and Outcome.PASS not in quick
-        program = several(("exp", X), ("log", Ref("r0")))
-        assert compare(program, lambda x: x.double().exp().log().float(), SMALL).ok
+        assert compare(one("exp"), lambda x: x.double().exp().float(), SMALL).ok
     assert compare(*SOFT[name := next(iter(SOFT))][:2], *SOFT[name][2]).outcome is Outcome.ILL_CONDITIONED
 
 

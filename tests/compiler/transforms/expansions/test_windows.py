@@ -250,9 +250,11 @@ def test_gradient_of_hardsigmoid(agrees: Agrees) -> None:
 @pytest.mark.parametrize("eps", [None, -1.0, -0.0, 0.0, 0.2, 0.5, 2.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_gradient_of_logit(agrees: Agrees, eps: float | None, dtype: torch.dtype) -> None:
+    """At -0.0 and NaN eager's vectors give others than its single steps, which few numbers are left to."""
     x = torch.tensor([0.3, 0.2, 0.8, 0.0, -0.0, 1.0, -2.0, 3.0, float("nan"), float("inf"), -float("inf"), 0.9])
     for grad in (1.5, 0.0, float("nan"), -float("inf")):
-        agrees(lambda g, x: aten.logit_backward(g, x, eps), torch.full((12,), grad, dtype=dtype), x.to(dtype))
+        for few in x.to(dtype).split(3):
+            agrees(lambda g, x: aten.logit_backward(g, x, eps), torch.full((3,), grad, dtype=dtype), few)
 
 
 DYNAMIC: dict[str, Callable[..., Any]] = {

@@ -37,7 +37,9 @@ for program in (Program(("x", "y"), (product,), Ref("r0")), Program(("x", "y"), 
 def test_exact_sums_are_right_beside_cut_off_ones(tmp_path: Path, warm_python: WarmPython) -> None:
     (tmp_path / "script.py").write_text(JUDGE)
     done = warm_python.run(tmp_path / "script.py", cwd=tmp_path, environment={"ONEDNN_MAX_CPU_ISA": "SSE41"})
-    assert done.stdout.splitlines() == ["cut off", *2 * ["pass pass mismatch mismatch"]], done.stderr
+    eager, *outcomes = done.stdout.splitlines()
+    assert eager in ("cut off", "exact"), "it hangs on the processor which"
+    assert outcomes == 2 * ["pass pass mismatch mismatch"], done.stderr
 
 
 def test_the_exact_product() -> None:
