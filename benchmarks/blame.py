@@ -37,6 +37,8 @@ STAGES = {
     "transforms/channels_last.py": "lowering",
     "transforms/sink_transposes.py": "lowering",
     "transforms/decompose.py": "decompositions",
+    "transforms/own_decompositions.py": "decompositions",
+    "transforms/grouped_mm.py": "decompositions",
     "transforms/shapes.py": "decompositions",
     "transforms/size_specialization.py": "decompositions",
     "lowering": "lowering",
