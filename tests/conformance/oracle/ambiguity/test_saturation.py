@@ -38,8 +38,10 @@ def test_exact_sums_are_right_beside_cut_off_ones(tmp_path: Path, warm_python: W
     (tmp_path / "script.py").write_text(JUDGE)
     done = warm_python.run(tmp_path / "script.py", cwd=tmp_path, environment={"ONEDNN_MAX_CPU_ISA": "SSE41"})
     eager, *outcomes = done.stdout.splitlines()
-    assert eager in ("cut off", "exact"), "it hangs on the processor which"
     assert outcomes == 2 * ["pass pass mismatch mismatch"], done.stderr
+    if eager == "exact":
+        pytest.skip("on this processor oneDNN cuts no sums off: nothing but exact ones was judged")
+    assert eager == "cut off"
 
 
 def test_the_exact_product() -> None:
