@@ -1,7 +1,8 @@
 """How a case is given to ``torchstone.compile``: inputs but the first as buffers of a module, where these are frozen.
 
 A case has no parameters: all that it computes with are inputs. So those after the first are held, as far as they share
-memory with no other.
+memory with no other. Where sizes may vary the module takes its inputs by place, as the sizes are told: torch.export
+asks for them in the form of a function's own parameters, which a script gives names.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def compile_program(
     ``dims`` are those of each input that may be of any size. Raises as ``torchstone.compile`` does.
     """
     sizes = dims or ((),) * len(args)
-    holding = Holding(fn, args, [at for at, axes in enumerate(sizes) if not axes]) if frozen else None
+    fixed = [at for at, axes in enumerate(sizes) if frozen and not axes]
+    holding = Holding(fn, args, fixed) if frozen or dims is not None else None
     left = sizes if holding is None else holding.left(sizes)
     shapes = None if dims is None else (tuple(dict.fromkeys(axes, Dim.AUTO) or None for axes in left),)
     given = args if holding is None else holding.left(args)

@@ -103,6 +103,19 @@ MIXED = program(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["linalg", "linalg+frozen", "linalg+no-library-calls", "tosa", "stablehlo"])
+def test_sizes_may_vary_of_a_function_whose_inputs_have_names(name):
+    """A case takes them by place, and a script gives them names."""
+
+    def program(x, y):
+        return x * y.exp()
+
+    x, y = torch.linspace(-1, 1, 6).reshape(3, 2), torch.tensor(0.5)
+    compiled = backends.load(name).compile_dynamic(program, (x, y), ((0, 1), ()))
+    for one in (x, torch.cat([x, x])):
+        assert torch.allclose(compiled(one, y), program(one, y))
+
+
 def test_graph_module_does_what_the_program_does():
     x = torch.rand(4, 4)
     ours, theirs = MIXED(x), to_module(MIXED)(x)
