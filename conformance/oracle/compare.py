@@ -155,7 +155,7 @@ def _judge_part(
             return next((_OPEN for beside in others if beside.ok), finding)
         if finding.kind not in (Kind.VALUE, Kind.MUTATION):  # what an input is left with is a number like any other
             return finding
-        if seed is None and _right_with_ties_broken(program, args, expected, given, effort):
+        if _right_with_ties_broken(program, args, expected, given, seed, effort):
             return _OPEN
         if _right_by_factors(program, args, expected, given, seed, effort):
             return _OPEN
@@ -226,7 +226,7 @@ _UNDEFINED = "conversions to integers out of range, which PyTorch leaves open,"
 
 
 def _right_with_ties_broken(
-    program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, effort: Effort
+    program: Program, args: tuple[Tensor, ...], expected: Observed, actual: Observed, seed: int | None, effort: Effort
 ) -> bool:
     """Whether the backend is right beside eager with another choice among equal elements."""
     tried: list[list[Tensor]] = []
@@ -234,6 +234,8 @@ def _right_with_ties_broken(
         inputs = copy_tensors(args)
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]), ties:
+                if seed is not None:
+                    torch.default_generator.manual_seed(seed)
                 outputs = program(*inputs)
         except Exception:  # what eager does not run under a mode, it has but one choice for
             return False
@@ -242,7 +244,7 @@ def _right_with_ties_broken(
         if any(all(map(torch.equal, ties.choices, before)) for before in tried):
             continue
         tried.append(ties.choices)
-        referee = Referee(program, args, around=partial(TieBreaking, choices=ties.choices))
+        referee = Referee(program, args, around=partial(TieBreaking, choices=ties.choices), seed=seed)
         if ties.made and _judge(referee, Observed(outputs, inputs), actual, effort).ok:
             return True
     return False

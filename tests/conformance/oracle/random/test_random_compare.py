@@ -220,6 +220,37 @@ def test_what_follows_from_eagers_numbers_is_refereed() -> None:
     assert run_case(case, redrawn).outcome is Outcome.MISMATCH
 
 
+def last_of_equals(x: Tensor) -> Tensor:
+    return len(x) - 1 - torch.topk(x.flip(0), 2).indices
+
+
+@pytest.mark.parametrize(
+    ("find", "factor", "told"),
+    [
+        (last_of_equals, 1.0, ""),
+        (lambda x: torch.topk(x, 2, largest=False).indices, 1.0, "output[1]"),
+        (last_of_equals, 0.8, "output[0]"),
+    ],
+)
+def test_what_nothing_drawn_reaches_is_judged_as_ever(find: Callable[..., Any], factor: float, told: str) -> None:
+    """Which of equal numbers ``topk`` finds is open, whatever else is drawn in the program."""
+    calls = (Call("torch.bernoulli", (Ref("x0"),), {}, "r0"), Call("torch.topk", (Ref("x1"), 2), {}, "r1"))
+    inputs = {"x0": HALF, "x1": torch.tensor([1.0, 1.0, 0.0, 1.0, -1.0])}
+    case = Case(Program(("x0", "x1"), calls, (Ref("r0"), Ref("r1", (1,)))), inputs, "test", "topk", "float32")
+    assert not torch.equal(find(inputs["x1"]), torch.topk(inputs["x1"], 2).indices)
+    verdict = run_case(case, running(lambda x0, x1: ((own(40) < factor * x0).float(), find(x1))))
+    assert (verdict.outcome, verdict.kind) == (("mismatch", "distribution") if told else ("pass", "")), verdict
+    assert told in verdict.message
+
+
+@pytest.mark.parametrize(("find", "right"), [(last_of_equals, True), (lambda x: x.argsort()[:2], False)])
+def test_who_has_eagers_numbers_may_find_another_of_equal_ones(find: Callable[..., Any], right: bool) -> None:
+    calls = (Call("torch.bernoulli", (Ref("x0"),), {}, "r0"), Call("torch.topk", (Ref("r0"), 2), {}, "r1"))
+    case = Case(Program(("x0",), calls, Ref("r1", (1,))), {"x0": HALF}, "test", "topk", "float32")
+    verdict = run_case(case, claiming("eager", lambda x: find(torch.bernoulli(x))))
+    assert (verdict.outcome is Outcome.PASS) == right, verdict
+
+
 def test_what_cannot_be_told_is_untested() -> None:
     calls = (Call("torch.bernoulli", (Ref("x0"),), {}, "r0"), Call("torch.nonzero", (Ref("r0"),), {}, "r1"))
     sizes = Case(Program(("x0",), calls, Ref("r1")), {"x0": HALF}, "test", "nonzero", "float32")
