@@ -114,3 +114,4 @@ def new_ops(monkeypatch):
     monkeypatch.setattr(registration, "_OPS", registered)
     monkeypatch.setattr(registration, "_MODULES", modules)
     registration.load_modules(["tests.new_ops"])
+    assert registered, "a test has imported tests.new_ops without this fixture, and its ops are registered nowhere"

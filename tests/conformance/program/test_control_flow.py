@@ -111,6 +111,7 @@ def test_the_script_has_functions() -> None:
     compile(text, "script", "exec")
 
 
+@pytest.mark.usefixtures("new_ops")
 def test_a_layout_that_changes_in_a_loop_is_declined_by_torch_compile_and_no_error_of_the_backend_behind() -> None:
     step = Program(
         STEP.inputs, (*STEP.calls, Call("torch.Tensor.contiguous", (Ref("d"),), {}, "e")), (Ref("c"), Ref("e"))
