@@ -1,8 +1,9 @@
 """What the fuzzer finds by itself: planted bugs, and mutants drawn from the compiler's source, so many seconds each.
 
 A bug is found with the first failure that is reduced, whose script was run, and whose smallest program the same backend
-without the bug passes. Of a mutant, ``bisect`` is asked for the stage as well, which is held against the file that was
-mutated. One that is not found may compute the same as the compiler: ``--suite`` tries these on what the suite asks.
+without the bug passes; cases that fail without it, too, are kept beside the journal. Of a mutant, ``bisect`` is asked
+for the stage as well, which is held against the file that was mutated. One that is not found may compute the same as
+the compiler: ``--suite`` tries these on what the suite asks.
 With ``--told`` the fuzzer is told so many ops that come to the bug, which it asks alone and then among others, as
 ``torchstone fuzz --alone --op`` does for a lowering that is new. With ``--corpus`` it begins with what campaigns on the
 compiler without bugs kept. The journal makes it go on where it was stopped.
@@ -79,16 +80,24 @@ def passes(finding: FuzzFinding, backend: str) -> bool:
 
 
 def campaign(
-    backend: str, without: str, plan: CampaignOptions, ops: list[str]
+    backend: str, without: str, plan: CampaignOptions, ops: list[str], false_alarms: Path
 ) -> tuple[dict[str, Any], FuzzFinding | None]:
-    """What became of a bug: a row of the journal, and what found it. ``ops``: what is asked alone, if anything is."""
+    """What became of a bug: a row of the journal, and what found it. ``ops``: what is asked alone, if anything is.
+
+    Cases that fail without the bug, too, are kept in the folder ``false_alarms``.
+    """
     judged: dict[str, bool] = {}
 
     def found(tally: Tally) -> FuzzFinding | None:
         for finding in tally.findings.ranked():
             if finding.reduction is None or finding.script is None:
                 continue
-            if judged.setdefault(finding.name, passes(finding, without)):
+            if finding.name not in judged:
+                judged[finding.name] = passes(finding, without)
+                if not judged[finding.name]:
+                    false_alarms.mkdir(parents=True, exist_ok=True)
+                    finding.best.save(false_alarms / f"{finding.name}.safetensors")
+            if judged[finding.name]:
                 return finding
         return None
 
@@ -125,7 +134,8 @@ def campaign(
 def of_planted(name: str, options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         backend = f"{PLANTED}:{name}"
-        row, _ = campaign(backend, f"{PLANTED}:none", _plan(backend, folder, options), told_of_planted(name, options))
+        plan, ops = _plan(backend, folder, options), told_of_planted(name, options)
+        row, _ = campaign(backend, f"{PLANTED}:none", plan, ops, _false_alarms(options))
         return row
 
 
@@ -152,13 +162,17 @@ def of_mutation(mutation: Mutation, options: argparse.Namespace) -> dict[str, An
     with tempfile.TemporaryDirectory() as folder:
         backend = f"{BACKEND_NAME}+{mutation.fingerprint}"
         ops = told_of_mutation(mutation, options.told)
-        row, finding = campaign(backend, "linalg", _plan(backend, folder, options), ops)
+        row, finding = campaign(backend, "linalg", _plan(backend, folder, options), ops, _false_alarms(options))
         row |= {"path": mutation.path, "line": mutation.line, "before": before, "after": after}
         if finding is not None:
             with live().mutated(mutation, text, lambda: None):
                 blame = bisect(finding.best, "linalg", 60.0)
             row |= {"stage": blame.stage, "parts": list(blame.parts), "right": blame.stage in stages_of(mutation.path)}
         return row
+
+
+def _false_alarms(options: argparse.Namespace) -> Path:
+    return options.journal.with_name("false-alarms")
 
 
 def _plan(backend: str, folder: str, options: argparse.Namespace) -> CampaignOptions:
