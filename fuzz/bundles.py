@@ -29,8 +29,12 @@ from torchstone.fuzz.generator.generate import DRAWS, SIZES_OF_VALUES
 from torchstone.fuzz.left_to_eager import LeftToEager, left_to_eager, verdict_of_one
 from torchstone.reducers.asking import Ask, Asking
 
-SIZES = (32, 16, 4, 2, 1)
+SIZES = (32, 16, 8, 4, 2, 1)
 """Programs in a bundle. More of them save little, and are taken apart more often."""
+FIRST = 8
+"""Programs in the first bundle of a kind, at most: how long they take is not known yet."""
+LONGEST = 20.0
+"""Seconds that a bundle is to take, at most: one that runs into the time limit of a case has told nothing."""
 PATIENCE = 200
 """Programs drawn after one until it is asked with those that have come to stand with it so far."""
 
@@ -74,7 +78,10 @@ class Kind:
 
 
 class BundleSize:
-    """How many programs to ask as one: as many as took the least time each so far, what was taken apart included."""
+    """How many programs to ask as one: as many as took the least time each so far, what was taken apart included.
+
+    No more than are to be expected to end within ``LONGEST``.
+    """
 
     def __init__(self, most: int = SIZES[0]) -> None:
         self._sizes = [size for size in SIZES if size <= most]
@@ -85,14 +92,20 @@ class BundleSize:
     def best(self) -> int:
         """Return the size to ask next: the best of those known, or a smaller one where each of these was taken apart.
 
-        The largest is the first. One that was right as it stood says that a smaller one saves nothing.
+        One that was right as it stood says that a smaller one saves nothing, and that a larger one may.
         """
-        for size in self._sizes:
+        if not self._bundles:
+            return next(size for size in self._sizes if size <= FIRST)
+        largest = max(self._bundles)
+        most = self._sizes[0] if self._whole[largest] else largest
+        sizes = [size for size in self._sizes if size <= most]
+        in_time = [size for size in sizes if (self.seconds(size) or 0.0) <= LONGEST] or sizes
+        for size in in_time:
             if not self._bundles[size]:
                 return size
             if self._whole[size]:
                 break
-        return min((size for size in self._sizes if self._bundles[size]), key=self._each)
+        return min((size for size in in_time if self._bundles[size]), key=self._each)
 
     def learn(self, size: int, seconds: float, *, whole: bool = False) -> None:
         """Take note of what a bundle took, and whether it was asked as a whole and no more."""

@@ -18,7 +18,7 @@ from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.runner.retry import CaseResult
 from torchstone.conformance.variants.backward import backward
-from torchstone.fuzz.bundles import PATIENCE, Bundler, BundleSize, Kind, Told, told_apart, trials
+from torchstone.fuzz.bundles import FIRST, PATIENCE, Bundler, BundleSize, Kind, Told, told_apart, trials
 from torchstone.fuzz.desk import Desk
 from torchstone.fuzz.generator.generate import DRAWS, SIZES_OF_VALUES
 from torchstone.reducers.asking import Ask
@@ -188,22 +188,26 @@ def test_a_program_does_not_wait_for_long():
     assert [0] in _bundles(cases, 4)[: PATIENCE + 2]
 
 
-@pytest.mark.parametrize(("seconds", "best"), [(lambda size: 1.0, 32), (lambda size: float(size**2), 1)])
-def test_bundles_are_as_large_as_it_pays(seconds, best):
+@pytest.mark.parametrize(
+    ("seconds", "best"),
+    [(lambda size: 1.0, 32), (lambda size: float(size**2), 2), (lambda size: 2.0 + size, 16), (lambda size: 99.0, 8)],
+)
+def test_bundles_are_as_large_as_it_pays_and_as_ends_in_time(seconds, best):
     size = BundleSize()
     for _ in range(40):
         asked = size.best()
-        size.learn(asked, seconds(asked))
+        size.learn(asked, seconds(asked), whole=seconds(asked) < 60)
     assert size.best() == best
 
 
 def test_how_large_a_bundle_is_is_learned_of_programs_that_are_compiled_alike():
     bundler = Bundler()
     plain, dynamic = (_case(2), _case(6).replace(variant="dynamic"))
-    for seconds in (100.0, 10.0, 1.0, 0.1):
-        bundler.learn([plain] * bundler.size(Kind.of(plain)).best(), Told([], seconds, 3))
+    for _ in range(5):
+        asked = bundler.size(Kind.of(plain)).best()
+        bundler.learn([plain] * asked, Told([], float(asked**2), 3))
     assert bundler.size(Kind.of(plain)).best() == 1
-    assert bundler.size(Kind.of(dynamic)).best() == Kind.of(dynamic).most
+    assert bundler.size(Kind.of(dynamic)).best() == min(Kind.of(dynamic).most, FIRST)
 
 
 class AnySize:
@@ -375,11 +379,13 @@ def test_a_fallback_is_that_of_the_programs_which_call_for_what_ran():
     assert [(v.case_id, v.outcome, v.message) for v in verdicts] == [(v.case_id, v.outcome, v.message) for v in alone]
 
 
-def test_smaller_bundles_are_tried_as_long_as_none_was_right_as_it_stood():
+def test_smaller_bundles_are_tried_as_long_as_none_was_right_as_it_stood_and_then_larger_ones():
     size = BundleSize()
-    for whole, asked in ((False, 32), (True, 16), (True, 16)):
+    for whole, asked in ((False, 8), (True, 4), (True, 4)):
         assert size.best() == asked
-        size.learn(asked, 1.0 if whole else 100.0, whole=whole)
+        size.learn(asked, 1.0 if whole else 10.0, whole=whole)
+    size.learn(8, 1.0, whole=True)
+    assert size.best() == 16
 
 
 @pytest.mark.usefixtures("_executors_are_believed")
