@@ -31,9 +31,9 @@ from torchstone.reducers.asking import Ask, Asking
 
 SIZES = (32, 16, 8, 4, 2, 1)
 """Programs in a bundle. More of them save little, and are taken apart more often."""
-FIRST = 8
+FIRST = 16
 """Programs in the first bundle of a kind, at most: how long they take is not known yet."""
-LONGEST = 20.0
+LONGEST = 40.0
 """Seconds that a bundle is to take, at most: one that runs into the time limit of a case has told nothing."""
 PATIENCE = 200
 """Programs drawn after one until it is asked with those that have come to stand with it so far."""

@@ -190,7 +190,12 @@ def test_a_program_does_not_wait_for_long():
 
 @pytest.mark.parametrize(
     ("seconds", "best"),
-    [(lambda size: 1.0, 32), (lambda size: float(size**2), 2), (lambda size: 2.0 + size, 16), (lambda size: 99.0, 8)],
+    [
+        (lambda size: 1.0, 32),
+        (lambda size: float(size**2), 2),
+        (lambda size: 2 + 2.0 * size, 16),
+        (lambda size: 99.0, 16),
+    ],
 )
 def test_bundles_are_as_large_as_it_pays_and_as_ends_in_time(seconds, best):
     size = BundleSize()
@@ -381,11 +386,11 @@ def test_a_fallback_is_that_of_the_programs_which_call_for_what_ran():
 
 def test_smaller_bundles_are_tried_as_long_as_none_was_right_as_it_stood_and_then_larger_ones():
     size = BundleSize()
-    for whole, asked in ((False, 8), (True, 4), (True, 4)):
+    for whole, asked in ((False, 16), (True, 8), (True, 8)):
         assert size.best() == asked
         size.learn(asked, 1.0 if whole else 10.0, whole=whole)
-    size.learn(8, 1.0, whole=True)
-    assert size.best() == 16
+    size.learn(16, 1.0, whole=True)
+    assert size.best() == 32
 
 
 @pytest.mark.usefixtures("_executors_are_believed")
