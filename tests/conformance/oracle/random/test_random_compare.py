@@ -243,6 +243,15 @@ def test_what_nothing_drawn_reaches_is_judged_as_ever(find: Callable[..., Any], 
     assert told in verdict.message
 
 
+def test_what_is_seldom_drawn_is_drawn() -> None:
+    """A backend that never drops, and rounds otherwise: half of eager's runs drop nothing either."""
+    calls = (Call("torch.dropout", (Ref("x0"), 0.008, True), {}, "r0"), Call("torch.sum", (Ref("r0"),), {}, "r1"))
+    x = torch.linspace(1, 2, 80)
+    case = Case(Program(("x0",), calls, Ref("r1")), {"x0": x}, "test", "sum", "float32")
+    verdict = run_case(case, running(lambda x0: (x0 / 0.992).flip(0).cumsum(0)[-1]))
+    assert outcome(verdict)[1:] == ("mismatch", "distribution"), verdict
+
+
 @pytest.mark.parametrize(("find", "right"), [(last_of_equals, True), (lambda x: x.argsort()[:2], False)])
 def test_who_has_eagers_numbers_may_find_another_of_equal_ones(find: Callable[..., Any], right: bool) -> None:
     calls = (Call("torch.bernoulli", (Ref("x0"),), {}, "r0"), Call("torch.topk", (Ref("r0"), 2), {}, "r1"))
