@@ -33,8 +33,8 @@ SIZES = (32, 16, 8, 4, 2, 1)
 """Programs in a bundle. More of them save little, and are taken apart more often."""
 FIRST = 16
 """Programs in the first bundle of a kind, at most: how long they take is not known yet."""
-LONGEST = 40.0
-"""Seconds that a bundle is to take, at most: one that runs into the time limit of a case has told nothing."""
+SHARE = 2 / 3
+"""Of the time limit of a case, what a bundle is to take at most: one that runs into the limit has told nothing."""
 PATIENCE = 200
 """Programs drawn after one until it is asked with those that have come to stand with it so far."""
 
@@ -80,10 +80,11 @@ class Kind:
 class BundleSize:
     """How many programs to ask as one: as many as took the least time each so far, what was taken apart included.
 
-    No more than are to be expected to end within ``LONGEST``.
+    No more than are to be expected to end within a ``SHARE`` of the time limit, ``timeout`` in seconds.
     """
 
-    def __init__(self, most: int = SIZES[0]) -> None:
+    def __init__(self, most: int = SIZES[0], timeout: float = 60.0) -> None:
+        self._longest = SHARE * timeout
         self._sizes = [size for size in SIZES if size <= most]
         self._bundles: Counter[int] = Counter()
         self._whole: Counter[int] = Counter()
@@ -99,7 +100,7 @@ class BundleSize:
         largest = max(self._bundles)
         most = self._sizes[0] if self._whole[largest] else largest
         sizes = [size for size in self._sizes if size <= most]
-        in_time = [size for size in sizes if (self.seconds(size) or 0.0) <= LONGEST] or sizes
+        in_time = [size for size in sizes if (self.seconds(size) or 0.0) <= self._longest] or sizes
         for size in in_time:
             if not self._bundles[size]:
                 return size
@@ -124,14 +125,15 @@ class BundleSize:
 
 @dataclass
 class Bundler:
-    """Programs that wait for others like them."""
+    """Programs that wait for others like them. ``timeout``: the seconds that a case, or a bundle, may take."""
 
+    timeout: float = 60.0
     _sizes: dict[Hashable, BundleSize] = field(default_factory=dict)
     _waiting: dict[Kind, list[Case]] = field(default_factory=dict)
 
     def size(self, kind: Kind) -> BundleSize:
         """How many programs of a kind to ask as one: learned of all that are compiled in the same way."""
-        return self._sizes.setdefault(kind.compiled_as, BundleSize(kind.most))
+        return self._sizes.setdefault(kind.compiled_as, BundleSize(kind.most, self.timeout))
 
     def add(self, case: Case) -> Iterator[list[Case]]:
         """Take a program up, and yield what is to be asked now: programs to be asked as one."""

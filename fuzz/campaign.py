@@ -227,7 +227,7 @@ class _Campaign:
         self.desk = Desk(pool)
         self._quick = self._compiles_many  # where each is asked by itself, it is judging that takes the time
         self.triage = Triage(plan, tally, self.desk, together=True, quick=self._quick)
-        self._bundler = Bundler()
+        self._bundler = Bundler(plan.timeout)
         self._ready: deque[list[Case]] = deque()
         self._asked = 0  # bundles that have not all their verdicts
         self._saved = tally.seconds

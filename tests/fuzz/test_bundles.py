@@ -205,6 +205,13 @@ def test_bundles_are_as_large_as_it_pays_and_as_ends_in_time(seconds, best):
     assert size.best() == best
 
 
+def test_a_bundle_is_to_end_well_within_the_time_limit():
+    sizes = [BundleSize(timeout=timeout) for timeout in (60.0, 30.0)]
+    for size in sizes:
+        size.learn(16, 16.0, whole=True)
+    assert [size.best() for size in sizes] == [32, 16]
+
+
 def test_how_large_a_bundle_is_is_learned_of_programs_that_are_compiled_alike():
     bundler = Bundler()
     plain, dynamic = (_case(2), _case(6).replace(variant="dynamic"))

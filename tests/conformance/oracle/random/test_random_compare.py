@@ -243,7 +243,7 @@ def test_what_nothing_drawn_reaches_is_judged_as_ever(find: Callable[..., Any], 
     assert told in verdict.message
 
 
-def test_what_is_seldom_drawn_is_drawn() -> None:
+def test_what_half_of_eagers_runs_draw_is_no_exception() -> None:
     """A backend that never drops, and rounds otherwise: half of eager's runs drop nothing either."""
     calls = (Call("torch.dropout", (Ref("x0"), 0.008, True), {}, "r0"), Call("torch.sum", (Ref("r0"),), {}, "r1"))
     x = torch.linspace(1, 2, 80)
