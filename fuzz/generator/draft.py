@@ -38,7 +38,7 @@ ALL_MAGNITUDES = 10
 """Of a hundred programs, how many these are."""
 ANY = (-4.0, 4.0)
 """The bounds of an op that takes all numbers."""
-KNOWN = {dtype for dtype, _ in values.DTYPES} | {torch.complex128}
+KNOWN = {dtype for dtype, _ in values.DTYPES} | {torch.complex128, *values.STORED}
 
 _STATE = ("inputs", "values", "calls", "used", "features", "_made_by", "_loose", "_copies")
 """What of a draft is as it was after a call that is refused."""
@@ -181,7 +181,7 @@ class Draft:
                 and (value.dtype == dtype if dtype else not self.dtypes or value.dtype in self.dtypes)
                 and (value.exact or not self.needs_exact)
                 and _inside(value.tensor, *bounds)
-                and (not distinct or value.tensor.unique().numel() == value.tensor.numel())
+                and (not distinct or _comparable(value.tensor).unique().numel() == value.tensor.numel())
                 and where(value)
             )
 
@@ -207,7 +207,8 @@ class Draft:
 
     def dtype(self) -> torch.dtype:
         """Draw a dtype the op takes: mostly the program's own, so that promotion is there but does not take over."""
-        allowed = [(dtype, weight) for dtype, weight in values.DTYPES if not self.dtypes or dtype in self.dtypes]
+        drawn = (*values.DTYPES, *((dtype, 2) for dtype in values.STORED))
+        allowed = [(dtype, weight) for dtype, weight in drawn if not self.dtypes or dtype in self.dtypes]
         if not allowed:
             raise CallRejected("no dtype of ours is taken")
         met = self.novelty is not None and not self.novelty.is_new((self.op, "dtype", self.base))
@@ -455,7 +456,12 @@ def is_plain(tensor: Tensor) -> bool:
 
 def _largest(tensor: Tensor) -> float:
     """The largest magnitude of a floating-point or complex tensor, of others 0; NaN where there is one."""
-    return float(tensor.detach().abs().amax()) if tensor.numel() and rounds(tensor) else 0.0
+    return float(_comparable(tensor.detach()).abs().amax()) if tensor.numel() and rounds(tensor) else 0.0
+
+
+def _comparable(tensor: Tensor) -> Tensor:
+    """The same numbers in a dtype that eager compares."""
+    return tensor.to(torch.float64) if tensor.dtype in values.STORED else tensor
 
 
 def rounds(tensor: Tensor) -> bool:
@@ -465,7 +471,8 @@ def rounds(tensor: Tensor) -> bool:
 def _inside(tensor: Tensor, low: float, high: float) -> bool:
     if (low, high) == ANY or tensor.numel() == 0 or tensor.dtype.is_complex or tensor.dtype == torch.bool:
         return True
-    return low < float(tensor.min()) and float(tensor.max()) < high
+    numbers = _comparable(tensor)
+    return low < float(numbers.min()) and float(numbers.max()) < high
 
 
 def _broadcasts(one: Sequence[int], other: Sequence[int]) -> bool:

@@ -13,12 +13,10 @@ from torchstone.conformance.oracle.op_traits.undetermined import DRAWS_RANDOM_NU
 from torchstone.conformance.program.call_targets import lookup
 from torchstone.conformance.sources import functions, opinfo
 from torchstone.fuzz.generator.draft import Arguments, Draft, DraftValue
+from torchstone.fuzz.generator.values import STORED
 
 IN_PLACE, IN_PLACE_ON_VIEW = 20, 60
 """Of a hundred calls of an op that has an in-place form, how many are of that form: first, and beside a view."""
-
-GIVES_UNSIGNED = frozenset({"hash_tensor"})
-"""Ops that give uint64, of which programs have no values: they have no rule."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def rules_for(op: str, draw: Callable[[Draft], Arguments], target: str | None = 
 
     info = op_database().get(op)
     target = target or (public_target(info.name) if info else None)
-    if info is None or target is None or op in GIVES_UNSIGNED:
+    if info is None or target is None:
         return
     dtypes = frozenset(info.supported_dtypes("cpu"))
     exact = rounding.exact(op, info.name)
@@ -97,6 +95,8 @@ def rules_for(op: str, draw: Callable[[Draft], Arguments], target: str | None = 
     is_view = rounding.is_view(info.name)
     inplace = None if is_view else _inplace_form(info.name)  # a view's changes no number, but the tensor's own shape
     elementwise = op in _database()[1]
+    if exact and not elementwise:
+        dtypes |= frozenset(STORED)  # what the database does not know of it, eager does
     yield OpRule(op, target, draw, dtypes, jumps, exact, rounding.cuts(op, info.name), inplace, elementwise, is_view)
 
 

@@ -26,6 +26,12 @@ DTYPES = (
 )
 """The dtypes a program starts from, simplest first, with their weights."""
 
+STORED = (
+    *(torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz),
+    *(torch.uint16, torch.uint32, torch.uint64),
+)
+"""Dtypes in which eager hardly computes: programs move such numbers, and convert them."""
+
 MIXED = 30
 """Of a hundred inputs of any numbers, how many have numbers of every kind."""
 
@@ -110,7 +116,7 @@ def draw_contents(
     if dtype == torch.bool:
         return torch.randint(0, 2, tuple(size), generator=generator).bool()
     if not dtype.is_floating_point and not dtype.is_complex:
-        floor = 0 if dtype == torch.uint8 else -9
+        floor = -9 if dtype.is_signed else 0
         first, last = max(int(low * 2.25), floor), min(int(high * 2.25), 9)
         return torch.randint(first, max(first, last) + 1, tuple(size), generator=generator).to(dtype)
     if dtype.is_complex:
@@ -174,7 +180,7 @@ def draw_row(choices: Choices, tensor: Tensor, specials: bool) -> Tensor:
     dim = choices.integer(0, tensor.dim())  # the last: all of it
     row = drawn if dim == tensor.dim() else drawn.select(dim, choices.integer(0, tensor.shape[dim] - 1))
     given = choices.pick((None, 0.0, -float("inf"), float("nan"), float("inf")) if specials else (None, 0.0))
-    row.fill_(float(row.flatten()[0]) if given is None else given)
+    row.fill_(row.flatten()[0] if given is None else torch.tensor(given).to(row.dtype))
     return drawn
 
 
@@ -184,7 +190,7 @@ def insert_specials(choices: Choices, tensor: Tensor) -> Tensor:
         return tensor
     flat = tensor.flatten()
     for _ in range(choices.integer(1, 3)):
-        flat[choices.integer(0, flat.numel() - 1)] = choices.pick(SPECIALS)
+        flat[choices.integer(0, flat.numel() - 1)] = torch.tensor(choices.pick(SPECIALS)).to(flat.dtype)
     return flat.reshape(tensor.shape)
 
 
@@ -214,7 +220,7 @@ def draw_layout(choices: Choices, tensor: Tensor, expand: bool = True, layout: s
         return torch.stack([tensor, torch.zeros_like(tensor)], dim=-1)[..., 0]
     if layout == "offset" and tensor.dim() >= 1:
         return torch.cat([torch.zeros_like(tensor[:1]), tensor])[tensor[:1].shape[0] :]
-    if layout == "lazy" and (tensor.is_complex() or tensor.dtype.is_floating_point):
+    if layout == "lazy" and (tensor.is_complex() or tensor.dtype.is_floating_point) and tensor.dtype not in STORED:
         return tensor.conj_physical().conj() if tensor.is_complex() else flip_lazy_bits(tensor.neg(), neg=True)
     if layout == "expanded" and tensor.dim() >= 1 and tensor.shape[0] > 0:
         return tensor[:1].clone().expand(tensor.shape)

@@ -204,3 +204,14 @@ def test_a_branch_that_gives_its_operand_is_refused_by_name() -> None:
 
     with pytest.raises(Unsupported, match=r"torch\.while_loop in a program with writes or views"):
         torchstone.compile(program, (torch.ones(2),))
+
+
+def test_a_size_that_values_decide_in_a_branch_beside_a_write_is_refused() -> None:
+    def program(counts: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return torch.cond(
+            x[0, 0] > 0, lambda n, x: torch.tensordot(torch.bincount(n), x, 1), lambda n, x: x.sum(0), (counts, x)
+        )
+
+    with pytest.raises(Unsupported, match="a size that depends on values decides"):
+        torchstone.compile(program, (torch.tensor([9]), torch.ones(10, 5, dtype=torch.int64)))

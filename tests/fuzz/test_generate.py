@@ -12,6 +12,7 @@ from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.oracle.op_traits.undetermined import DRAWS_RANDOM_NUMBERS
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
+from torchstone.fuzz.generator import values
 from torchstone.fuzz.generator.catalog import all_rules, select_rules
 from torchstone.fuzz.generator.choices import ReplayedChoices, SeededChoices
 from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
@@ -49,7 +50,8 @@ def test_every_call_runs_and_is_finite(stream):
         for value in results(case).values():
             for _, tensor in tensors_in(value):
                 if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-                    assert bool(tensor.isfinite().all()), case.program
+                    wide = tensor.double() if tensor.dtype in values.STORED else tensor
+                    assert bool(wide.isfinite().all()), case.program
 
 
 def test_a_call_of_a_thousand_results_is_not_kept():
@@ -178,6 +180,32 @@ def test_hypothesis_drives_the_generator(case):
 @pytest.mark.parametrize("op", ["bincount", "masked_select", "combinations", "argwhere"])
 def test_ops_whose_sizes_depend_on_values_are_drawn_and_marked(op: str) -> None:
     assert SIZES_OF_VALUES in nth_program(7, 0, must=select_rules([op])).tags
+
+
+def _drawn(op: str, count: int = 60) -> list[Case]:
+    return [nth_program(7, index, max_ops=2, must=select_rules([op])) for index in range(count)]
+
+
+def test_some_lists_of_tensors_are_long() -> None:
+    for op in ("cat", "stack"):
+        lengths = [len(call.args[0]) for case in _drawn(op) for call in case.program.calls if call.target.endswith(op)]
+        assert 0 < sum(length > 6 for length in lengths) < len(lengths) // 3
+
+
+def test_numbers_are_moved_and_converted_in_which_eager_hardly_computes() -> None:
+    cases = [*_drawn("to"), *_drawn("cat")]
+    assert {t.dtype for case in cases for t in case.args} & set(values.STORED)
+    converted = {call.args[1] for case in cases for call in case.program.calls if call.target == "torch.Tensor.to"}
+    assert converted & set(values.STORED)
+
+
+def test_masks_stand_beside_places_where_a_program_assigns() -> None:
+    def masked(case: Case, index: object) -> bool:
+        parts = [case.inputs.get(part.name) for part in index if isinstance(part, Ref)] if type(index) is tuple else []
+        return {t.dtype for t in parts if t is not None} >= {torch.bool, torch.int64}
+
+    calls = [(case, call) for case in _drawn("__setitem__", 300) for call in case.program.calls]
+    assert any(masked(case, call.args[1]) for case, call in calls if call.target.endswith("__setitem__"))
 
 
 def test_repeats_are_drawn_that_are_a_number_or_a_tensor() -> None:

@@ -24,6 +24,7 @@ from torchstone.compiler._torch.functionalization import (
 )
 from torchstone.compiler._torch.modes import DisableTorchFunction, no_dispatch_modes
 from torchstone.compiler._torch.operators import schema_of
+from torchstone.compiler._torch.symbolic_shapes import GuardOnDataDependentSymNode
 from torchstone.compiler._torch.tensors import storage_key
 from torchstone.compiler.capture.leaves import View
 from torchstone.compiler.capture.memory.layouts import Layouts
@@ -158,6 +159,10 @@ def functionalized(
         with _Functionalize() as mode:
             mode.arguments, mode.layouts, mode.memory, mode.bases = wrapped, layouts, memory, {}
             flat = run([wrap(c) for c in clones], [wrap(t) for t in lifted])
+    except GuardOnDataDependentSymNode as error:  # in a branch, of which PyTorch makes a graph of its own
+        (why, *_) = str(error).splitlines()
+        why = f"in a function of torch.cond or torch.while_loop, a size that depends on values decides: {why}"
+        raise Unsupported(why, stage="capture", where=raised_at(error)) from error
     except RuntimeError as error:
         if "not allowed in the functionalization pass" in str(error):
             why = "resize_ gives a tensor more memory than it had; make one of that size"

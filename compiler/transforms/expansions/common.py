@@ -22,6 +22,8 @@ def tensor(b: Expander, x: Any, dtype: DType) -> Value:
         return b.cast(x, dtype)
     if isinstance(x, Expr):
         return b.cast(size_value(b, x), dtype)
+    if isinstance(x, float) and not math.isfinite(x) and not (dtype.is_float or dtype.is_complex):
+        return b.cast(b.scalar(x, dt.float64), dtype)  # what comes of it depends on the machine, as of any tensor's
     return b.scalar(convert_number(x, dtype), dtype)
 
 

@@ -30,6 +30,7 @@ from torchstone.conformance.program.tensor_storage import copy_tensors
 INTEGERS = frozenset(
     {torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64}
 )
+COPIES = ("copy_", "copy")
 STAND_INS = ("zero", "one", "odd", "lowest", "highest")
 DEGREES = (0, 1, 5, -1, 2)
 """The same of degrees. Of 1 and of NaN the polynomials of some degrees are alike, but of none that is negative."""
@@ -51,6 +52,8 @@ class StandIns(ComputingMode):
         dtype = _target(func, args, kwargs)
         if dtype is None:
             return func(*args, **kwargs)
+        if base_name(func) in COPIES and isinstance(args[1], float):  # a number, which eager makes a tensor of
+            args = (args[0], torch.tensor(args[1], dtype=torch.float64), *args[2:])
         given: Any = tree_map(lambda leaf: self._in_range(leaf, dtype), (args, kwargs))
         return func(*given[0], **given[1])
 
@@ -91,7 +94,7 @@ def _target(func: Any, args: Any, kwargs: dict[str, Any]) -> torch.dtype | None:
     """The integers that a call converts its operands to, if it does. What quantizes is defined: it clamps."""
     if func.namespace != "aten":
         return None
-    if base_name(func) in ("copy_", "copy"):
+    if base_name(func) in COPIES:
         dtype = args[0].dtype
     else:
         dtype = next((v for v in arguments_of(func, args, kwargs).values() if isinstance(v, torch.dtype)), None)

@@ -9,6 +9,7 @@ import torch
 
 from torchstone.fuzz.generator.draft import Arguments, Draft
 from torchstone.fuzz.generator.rules import OpRule, op_database, rules_for
+from torchstone.fuzz.generator.values import STORED
 
 
 def rules() -> Iterator[OpRule]:
@@ -123,7 +124,9 @@ def _full_like(draft: Draft) -> Arguments:
 
 
 def _to(draft: Draft) -> Arguments:
-    return Arguments((draft.tensor(), draft.choices.pick(CASTS)))
+    dtype = draft.choices.pick(STORED if draft.choices.chance(25) else CASTS)
+    draft.needs_exact |= dtype in STORED  # these are so few that a last bit makes the difference of one
+    return Arguments((draft.tensor(), dtype))
 
 
 CASTS = (

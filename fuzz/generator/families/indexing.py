@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torchstone.conformance.program.literals import map_leaves
+from torchstone.conformance.program.literals import leaves, map_leaves
 from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
 from torchstone.fuzz.generator.rules import OpRule, rules_for
 
@@ -40,29 +40,36 @@ def _indices(draft: Draft, shape: Sequence[int], bound: int, distinct: bool = Fa
 
 
 def _index(draft: Draft, operand: DraftValue, masks: bool) -> Any:
-    """Draw what stands between the brackets: a mask, or for some dims a number, a slice or places, none of them twice.
+    """Draw what stands between the brackets: a mask, or for some dims a number, a slice, places or a mask, and None for
+    new ones. No place stands there twice.
 
     The places of several dims go together; those of the first dim differ, so that no two writes go to one place.
+    Beside a mask, which has as many as it happens to have, there is one.
     """
     choices, dims = draft.choices, operand.dim
-    if masks and choices.chance(25):
+    if masks and choices.chance(20):
         return draft.tensor(shape=operand.shape[: choices.integer(1, dims)], dtype=torch.bool)
     last = dims > 1 and choices.chance(25)  # the dims at the end
     count = choices.integer(1, dims - 1 if last else dims)
     bounds = operand.shape[dims - count :] if last else operand.shape[:count]
-    length = choices.integer(1, max(min(bounds), 1))
+    kinds = [choices.weighted((("slice", 50), ("number", 25), ("places", 20), ("mask", 5 * masks))) for _ in bounds]
+    masked = kinds.index("mask") if "mask" in kinds else None
+    length = choices.integer(1, max(min(bounds), 1)) if masked is None else 1
     places = 0
     items: list[Any] = [...] if last else []
-    for bound in bounds:
-        kind = choices.weighted((("slice", 50), ("number", 25), ("places", 25)))
-        if kind == "places" or (kind == "number" and not bound):
+    for at, (kind, bound) in enumerate(zip(kinds, bounds, strict=True)):
+        if choices.chance(5):
+            items.append(None)
+        if at == masked:
+            items.append(draft.tensor(shape=(bound,), dtype=torch.bool))
+        elif kind in ("places", "mask") or (kind == "number" and not bound):
             items.append(_indices(draft, [length], bound, distinct=not places))
             places += 1
         elif kind == "number":
             items.append(choices.integer(-bound, bound - 1))
         else:
             start, stop = choices.integer(-1, 2), choices.pick((None, -1, bound, 1))
-            items.append(slice(start or None, stop, choices.pick((None, None, 2))))
+            items.append(slice(start or None, stop, choices.pick((None, None, 2, 3))))
     return tuple(items) if len(items) > 1 or choices.chance(30) else items[0]
 
 
@@ -76,6 +83,8 @@ def _setitem(draft: Draft) -> Arguments:
     index = _index(draft, operand, masks=True)
     if isinstance(index, DraftValue) and index.dtype == torch.bool:
         shape: Sequence[int] = operand.shape[index.dim :] if draft.choices.chance(50) else ()
+    elif any(isinstance(leaf, DraftValue) and leaf.dtype == torch.bool for leaf in leaves(index)):
+        shape = ()  # how many elements a mask has is in no shape
     else:
         filled = map_leaves(index, lambda leaf: leaf.tensor if isinstance(leaf, DraftValue) else leaf)
         shape = operand.tensor[filled].shape

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from torchstone.fuzz.generator import values
 from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
 from torchstone.fuzz.generator.rules import OpRule, rules_for
 
@@ -164,8 +166,9 @@ def _pieces(draft: Draft) -> Arguments:
 
 def _split_sizes(draft: Draft) -> Arguments:
     operand, dim = _nonempty_axis(draft)
-    cut = draft.choices.integer(0, operand.shape[dim])
-    return Arguments((operand, [cut, operand.shape[dim] - cut], dim))
+    length = operand.shape[dim]
+    cuts = sorted(draft.choices.integer(0, length) for _ in range(draft.choices.integer(1, 3)))
+    return Arguments((operand, [end - start for start, end in itertools.pairwise((0, *cuts, length))], dim))
 
 
 def _diagonal(draft: Draft) -> Arguments:
@@ -200,10 +203,17 @@ def _unfold(draft: Draft) -> Arguments:
     return Arguments((operand, dim, draft.choices.integer(1, operand.shape[dim]), draft.choices.integer(1, 3)))
 
 
-def _alike(draft: Draft, varied: int | None) -> list[DraftValue]:
-    first = draft.tensor(ranks=(1, 2, 3, 4)) if varied is None else draft.tensor(ranks=(varied, varied + 1, varied + 2))
+def _alike(draft: Draft) -> list[DraftValue]:
+    first = draft.tensor(ranks=(1, 2, 3, 4))
     others = [draft.tensor(shape=first.shape) for _ in range(draft.choices.integer(0, 2))]
-    return draft.choices.shuffled([first, *others])
+    return _some_or_many(draft, [first, *others])
+
+
+def _some_or_many(draft: Draft, parts: list[DraftValue]) -> list[DraftValue]:
+    """These in another order; of a hundred lists some are long, and have them more than once."""
+    long = draft.choices.chance(values.LONG)
+    more = [draft.choices.pick(parts) for _ in range(values.large_size(draft.choices) - len(parts))] if long else []
+    return [*draft.choices.shuffled(parts), *more]
 
 
 def _cat(draft: Draft) -> Arguments:
@@ -221,16 +231,16 @@ def _cat(draft: Draft) -> Arguments:
 
         at_hand = any(joins(value) for value in draft.values) and draft.choices.chance(50)
         parts.append(draft.tensor(where=joins) if at_hand else draft.tensor(shape=size))
-    return Arguments((draft.choices.shuffled(parts), dim))
+    return Arguments((_some_or_many(draft, parts), dim))
 
 
 def _stack(draft: Draft) -> Arguments:
-    parts = _alike(draft, None)
+    parts = _alike(draft)
     return Arguments((parts, draft.choices.integer(0, parts[0].dim)))
 
 
 def _joined(draft: Draft) -> Arguments:
-    return Arguments((_alike(draft, None),))
+    return Arguments((_alike(draft),))
 
 
 def _one(*ranks: int) -> Callable[[Draft], Arguments]:

@@ -116,3 +116,14 @@ def test_zeros_keep_their_signs(name: str, dtype: torch.dtype) -> None:
         got, expected = compile(BOUNDED[name], (x,), target=target)(x), BOUNDED[name](x)
         torch.testing.assert_close(got, expected, equal_nan=True)
         assert torch.equal(got.signbit() & (got == 0), expected.signbit() & (expected == 0))
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf], ids=str)
+def test_a_number_that_is_none_of_the_dtype_is_converted(number: float) -> None:
+    """To integers, of which PyTorch leaves open what they are, and to dtypes that have it."""
+    for dtype in (torch.int64, torch.uint8, torch.bool, torch.float16, torch.complex64):
+        x = torch.zeros(2, dtype=dtype)
+        found = compile(lambda x: x.clone().copy_(number), (x,))(x)
+        assert (found.shape, found.dtype) == (x.shape, dtype)
+        if dtype not in (torch.int64, torch.uint8):
+            torch.testing.assert_close(found, x.clone().copy_(number), equal_nan=True)

@@ -61,6 +61,16 @@ def test_a_nan_of_8_bits_is_out_of_range() -> None:
     assert compare(program, lambda x: torch.tensor([least, 4]), x).outcome is Outcome.MISMATCH
 
 
+@pytest.mark.parametrize("number", [NAN, -INF, 1e30])
+def test_a_number_is_converted_as_a_tensor_is(number: float) -> None:
+    program = one("Tensor.copy_", X, number)
+    x = torch.zeros(2, dtype=torch.int32)
+    for answer in (0, 7):
+        found = compare(program, lambda x, answer=answer: x.fill_(answer), x)
+        assert found.outcome is Outcome.UNTESTED, found
+    assert compare(one("Tensor.copy_", X, 2.5), lambda x: x.fill_(3), x).outcome is Outcome.MISMATCH
+
+
 VALUES = torch.tensor([1.5, INF, -3.0, NAN, 1e30, 12.0])
 INTO = Program(
     ("x0", "x1"), (Call("torch.Tensor.copy_", (Y, X), {}, "r0"), Call("torch.add", (Y, 1), {}, "r1")), Ref("r1")
