@@ -126,7 +126,8 @@ def _full_like(draft: Draft) -> Arguments:
 def _to(draft: Draft) -> Arguments:
     dtype = draft.choices.pick(STORED if draft.choices.chance(25) else CASTS)
     draft.needs_exact |= dtype in STORED  # these are so few that a last bit makes the difference of one
-    return Arguments((draft.tensor(), dtype))
+    stored = draft.choices.chance(15)
+    return Arguments((draft.tensor(dtype=draft.choices.pick(STORED) if stored else None), dtype))
 
 
 CASTS = (
