@@ -426,6 +426,8 @@ class Draft:
         """Refuse a tensor that no program is to have; ``written``: one that other calls have taken, or may."""
         if tensor.layout != torch.strided or tensor.dtype not in KNOWN:
             raise CallRejected(f"{target}: a {tensor.layout} {tensor.dtype} result")
+        if any(length < 0 for length in tensor.shape):  # eager's expand(-1, 0) of a number has such a result
+            raise CallRejected(f"{target}: a result of {tuple(tensor.shape)}")
         if tensor.numel() > values.NUMEL:
             raise CallRejected(f"{target}: a result of {tensor.numel()} elements")
         if not self.specials and not math.isfinite(_largest(tensor)):

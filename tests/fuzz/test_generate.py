@@ -60,6 +60,12 @@ def test_a_call_of_a_thousand_results_is_not_kept():
         Draft(SeededChoices("0")).call("torch.split", Arguments((value, 3), {}), exact=True, cuts=False)
 
 
+def test_a_call_of_a_negative_length_is_not_kept():
+    value = DraftValue(Ref("x0"), torch.tensor(1.0), exact=True)
+    with pytest.raises(CallRejected, match=r"\(-1, 0\)"):
+        Draft(SeededChoices("0")).call("torch.Tensor.expand", Arguments((value, (-1, 0)), {}), exact=True, cuts=False)
+
+
 def test_no_call_is_dead_and_no_input_unused(stream):
     for case in stream:
         used = {ref.name for call in case.program.calls for ref in call.refs()}
