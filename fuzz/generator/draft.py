@@ -36,8 +36,6 @@ TOLD = 50
 """Of a hundred programs, how many are of the dtype that is told, if one is."""
 ALL_MAGNITUDES = 10
 """Of a hundred programs, how many these are."""
-ANY = (-4.0, 4.0)
-"""The bounds of an op that takes all numbers."""
 KNOWN = {dtype for dtype, _ in values.DTYPES} | {torch.complex128, *values.STORED}
 
 _STATE = ("inputs", "values", "calls", "used", "features", "_made_by", "_loose", "_copies")
@@ -161,7 +159,7 @@ class Draft:
         shape: Sequence[int] | None = None,
         ranks: Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
-        bounds: tuple[float, float] = ANY,
+        bounds: tuple[float, float] = values.ANY,
         distinct: bool = False,
     ) -> DraftValue:
         """Draw an operand: mostly a value the program already has, if one fits, otherwise a new input.
@@ -180,8 +178,8 @@ class Draft:
                 and (ranks is None or value.dim in ranks)
                 and (value.dtype == dtype if dtype else not self.dtypes or value.dtype in self.dtypes)
                 and (value.exact or not self.needs_exact)
-                and _inside(value.tensor, *bounds)
-                and (not distinct or _comparable(value.tensor).unique().numel() == value.tensor.numel())
+                and bool(values.within(value.tensor, bounds).all())
+                and (not distinct or values.comparable(value.tensor).unique().numel() == value.tensor.numel())
                 and where(value)
             )
 
@@ -223,24 +221,26 @@ class Draft:
         self,
         shape: Sequence[int],
         dtype: torch.dtype,
-        bounds: tuple[float, float] = ANY,
+        bounds: tuple[float, float] = values.ANY,
         distinct: bool = False,
         writes: bool = False,
     ) -> DraftValue:
         """Add an input; one that is written to has each element in a place of its own."""
         if distinct and torch.Size(shape).numel() > (2 if dtype == torch.bool else 100):
             raise CallRejected(f"no {torch.Size(shape).numel()} distinct {dtype} are near zero")
-        if bounds == ANY and not distinct and not self.depth and self.choices.chance(values.SHARED):
+        if bounds == values.ANY and not distinct and not self.depth and self.choices.chance(values.SHARED):
             part = values.draw_part(self.choices, list(self.inputs.values()), shape, dtype)
             if part is not None:
                 return self.given(part)
-        if self.all_magnitudes and bounds == ANY and not distinct and dtype != torch.bool:
-            drawn = values.draw_magnitudes(self.choices, shape, dtype)
-        elif bounds == ANY and not distinct and dtype != torch.bool and self.choices.chance(values.MIXED):
-            drawn = values.draw_mixed(self.choices, shape, dtype)
-        else:
-            drawn = values.draw_contents(self.choices, shape, dtype, *bounds, distinct=distinct)
-        anything = bounds == ANY or self.specials
+        drawn = values.draw_contents(self.choices, shape, dtype, *bounds, distinct=distinct)
+        if not distinct and dtype != torch.bool and (bounds == values.ANY or not dtype.is_complex):
+            wide = None
+            if self.all_magnitudes:
+                wide = values.draw_magnitudes(self.choices, shape, dtype)
+            elif self.choices.chance(values.MIXED):
+                wide = values.draw_mixed(self.choices, shape, dtype)
+            drawn = drawn if wide is None else wide.where(values.within(wide, bounds), drawn)
+        anything = bounds == values.ANY or self.specials
         if anything and not distinct and self.choices.chance(values.SPECIAL_ROWS[self.specials]):
             drawn = values.draw_row(self.choices, drawn, self.specials)
         elif self.specials and not distinct:
@@ -458,23 +458,11 @@ def is_plain(tensor: Tensor) -> bool:
 
 def _largest(tensor: Tensor) -> float:
     """The largest magnitude of a floating-point or complex tensor, of others 0; NaN where there is one."""
-    return float(_comparable(tensor.detach()).abs().amax()) if tensor.numel() and rounds(tensor) else 0.0
-
-
-def _comparable(tensor: Tensor) -> Tensor:
-    """The same numbers in a dtype that eager compares."""
-    return tensor.to(torch.float64) if tensor.dtype in values.STORED else tensor
+    return float(values.comparable(tensor.detach()).abs().amax()) if tensor.numel() and rounds(tensor) else 0.0
 
 
 def rounds(tensor: Tensor) -> bool:
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
-
-
-def _inside(tensor: Tensor, low: float, high: float) -> bool:
-    if (low, high) == ANY or tensor.numel() == 0 or tensor.dtype.is_complex or tensor.dtype == torch.bool:
-        return True
-    numbers = _comparable(tensor)
-    return low < float(numbers.min()) and float(numbers.max()) < high
 
 
 def _broadcasts(one: Sequence[int], other: Sequence[int]) -> bool:

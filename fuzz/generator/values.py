@@ -32,6 +32,9 @@ STORED = (
 )
 """Dtypes in which eager hardly computes: programs move such numbers, and convert them."""
 
+ANY = (-4.0, 4.0)
+"""The bounds of an op that takes all numbers. Within them most contents are drawn."""
+
 MIXED = 30
 """Of a hundred inputs of any numbers, how many have numbers of every kind."""
 
@@ -99,8 +102,8 @@ def draw_contents(
     choices: Choices,
     size: Sequence[int],
     dtype: torch.dtype,
-    low: float = -4.0,
-    high: float = 4.0,
+    low: float = ANY[0],
+    high: float = ANY[1],
     distinct: bool = False,
 ) -> Tensor:
     """Draw a contiguous tensor with elements in ``low..high``; ``distinct`` asks for no two equal elements.
@@ -225,3 +228,20 @@ def draw_layout(choices: Choices, tensor: Tensor, expand: bool = True, layout: s
     if layout == "expanded" and tensor.dim() >= 1 and tensor.shape[0] > 0:
         return tensor[:1].clone().expand(tensor.shape)
     return tensor
+
+
+def comparable(tensor: Tensor) -> Tensor:
+    """The same numbers in a dtype that eager compares."""
+    return tensor.to(torch.float64) if tensor.dtype in STORED else tensor
+
+
+def within(tensor: Tensor, bounds: tuple[float, float]) -> Tensor:
+    """Which elements are in an open domain; a side of it that is that of ``ANY`` is none. A tensor of booleans.
+
+    Of complex numbers and of booleans all are.
+    """
+    if tensor.dtype.is_complex or tensor.dtype == torch.bool:
+        return torch.ones(tensor.shape, dtype=torch.bool)
+    numbers, (low, high) = comparable(tensor), bounds
+    above = numbers > low if low != ANY[0] else torch.ones_like(numbers, dtype=torch.bool)
+    return above & (numbers < high) if high != ANY[1] else above

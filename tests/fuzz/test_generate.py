@@ -205,13 +205,15 @@ def test_numbers_are_moved_and_converted_in_which_eager_hardly_computes() -> Non
     assert converted & set(values.STORED)
 
 
-def test_masks_stand_beside_places_where_a_program_assigns() -> None:
-    def masked(case: Case, index: object) -> bool:
-        parts = [case.inputs.get(part.name) for part in index if isinstance(part, Ref)] if type(index) is tuple else []
-        return {t.dtype for t in parts if t is not None} >= {torch.bool, torch.int64}
-
-    calls = [(case, call) for case in _drawn("__setitem__", 300) for call in case.program.calls]
-    assert any(masked(case, call.args[1]) for case, call in calls if call.target.endswith("__setitem__"))
+def test_masks_and_new_dims_stand_beside_places_where_a_program_assigns() -> None:
+    (rule,) = select_rules(["__setitem__"])
+    found = []
+    for seed in range(1000):
+        draft = Draft(SeededChoices(f"masks {seed}"))
+        if draft.attempt(rule.add_to) and type(index := draft.calls[-1].args[1]) is tuple:
+            found.append({draft.inputs[i.name].dtype if isinstance(i, Ref) else type(i) for i in index})
+    assert any(kinds >= {torch.bool, torch.int64} for kinds in found)
+    assert any(kinds >= {torch.int64, type(None)} for kinds in found)
 
 
 def test_repeats_are_drawn_that_are_a_number_or_a_tensor() -> None:

@@ -12,6 +12,7 @@ from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
 from torchstone.fuzz.generator import values
 from torchstone.fuzz.generator.choices import SeededChoices
+from torchstone.fuzz.generator.draft import Draft
 
 SHAPES = [(), (0,), (1,), (3,), (0, 2), (2, 0), (2, 3), (1, 2, 3), (2, 1, 0, 2), (2, 2, 2, 2)]
 
@@ -47,6 +48,29 @@ def test_contents_are_within_their_bounds(dtype):
         assert drawn.dtype == dtype and drawn.shape == (5, 5)
         if dtype.is_floating_point:
             assert low <= float(drawn.min()) and float(drawn.max()) <= high
+
+
+def test_which_elements_are_in_a_domain():
+    numbers = torch.tensor([-9.0, -1.0, 0.5, 3.0, 50.0, float("nan")])
+    assert values.within(numbers, (-1.0, values.ANY[1])).tolist() == [False, False, True, True, True, False]
+    assert values.within(numbers, (-2.0, 3.0)).tolist() == [False, True, True, False, False, False]
+    assert values.within(numbers, values.ANY).all() and values.within(numbers.to(torch.complex64), (0.0, 1.0)).all()
+    assert values.within(numbers.to(torch.float8_e5m2), (0.0, 1.0)).tolist() == [
+        False,
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_an_operand_of_a_domain_has_numbers_of_every_kind_in_it():
+    drawn = [Draft(SeededChoices(f"{n}")).fresh((40,), torch.float32, (-1.0, values.ANY[1])).tensor for n in range(60)]
+    assert all(float(tensor.min()) > -1 for tensor in drawn)
+    wide = [tensor for tensor in drawn if float(tensor.max()) > 4]
+    assert len(drawn) // 10 < len(wide) < len(drawn) // 2
+    assert any(float(tensor.abs().min()) < 1e-4 for tensor in wide)
 
 
 def test_some_contents_are_near_zero_where_the_domain_allows():

@@ -52,7 +52,7 @@ def _index(draft: Draft, operand: DraftValue, masks: bool) -> Any:
     last = dims > 1 and choices.chance(25)  # the dims at the end
     count = choices.integer(1, dims - 1 if last else dims)
     bounds = operand.shape[dims - count :] if last else operand.shape[:count]
-    kinds = [choices.weighted((("slice", 50), ("number", 25), ("places", 20), ("mask", 5 * masks))) for _ in bounds]
+    kinds = [choices.weighted((("slice", 45), ("number", 25), ("places", 20), ("mask", 10 * masks))) for _ in bounds]
     masked = kinds.index("mask") if "mask" in kinds else None
     length = choices.integer(1, max(min(bounds), 1)) if masked is None else 1
     places = 0
