@@ -93,7 +93,12 @@ def _shared_with_eager(case: Case, executable: Runnable, expected: Observed, fir
         return None
     outputs = len(flatten(first.outputs))
     either = {outputs + at for at in _may_be_shared(case.program)}
-    new = [pair for pair in sorted(pairs - _pairs(expected)) if pair[1] not in either]
+
+    def may_share(one: int, other: int) -> bool:
+        """Whether one of them is such an input, or both share memory with one."""
+        return other in either or any({(one, at), (other, at)} <= pairs for at in either)
+
+    new = [pair for pair in sorted(pairs - _pairs(expected)) if not may_share(*pair)]
     if not new:
         return None
     run = observe(executable, case.fresh_args())

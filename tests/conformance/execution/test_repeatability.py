@@ -77,6 +77,16 @@ GRADIENT = Case(
 )
 
 
+_AGAIN = Call("torch.autograd.grad", ([Ref("y")], [Ref("leaf")], [Ref("x1")]), {"retain_graph": True}, "again")
+GRADIENT_TWICE = GRADIENT.replace(
+    program=Program(
+        GRADIENT.program.inputs,
+        (*GRADIENT.program.calls[:2], _AGAIN, GRADIENT.program.calls[2]),
+        (Ref("gradients", (0,)), Ref("again", (0,))),
+    )
+)
+
+
 def gradient_is(name: str) -> Fake:
     return running(lambda x0, x1: {"x0": x0.requires_grad_().detach(), "x1": x1}[name])
 
@@ -95,6 +105,9 @@ SHARED: dict[str, tuple[Case, Fake, str]] = {
     ),
     "one result for two": (TWICE, running(lambda x: [(-x)] * 2), "with output[1]"),
     "an input for its gradient": (GRADIENT, gradient_is("x0"), "with input[0]"),
+    "one memory for two gradients": (
+        GRADIENT_TWICE, running(lambda x0, x1: (x0.requires_grad_(), [x1.clone()] * 2)[1]), "with output[1]"
+    ),
     "one place for all elements": (
         case_of("torch.ones_like", inputs={"x0": X}), running(lambda x: torch.ones(1).expand(6)), "lie in one place"
     ),
@@ -117,6 +130,9 @@ RIGHT: dict[str, tuple[Case, Fake]] = {
         case_of("torch.reshape", Ref("x0"), (3, 2), inputs={"x0": X}), running(lambda x: x.clone().reshape(3, 2))
     ),
     "a cotangent for a gradient": (GRADIENT, gradient_is("x1")),
+    "a cotangent for two gradients": (
+        GRADIENT_TWICE, running(lambda x0, x1: (x0.requires_grad_(), [x1, x1])[1])
+    ),
     "results in one allocation": (TWICE, running(in_one_allocation)),
     "a written input returned as a copy": (
         case_of("torch.Tensor.add_", Ref("x0"), 1, inputs={"x0": X}), running(lambda x: x.add_(1).clone())
