@@ -228,12 +228,13 @@ class Draft:
         """Add an input; one that is written to has each element in a place of its own."""
         if distinct and torch.Size(shape).numel() > (2 if dtype == torch.bool else 100):
             raise CallRejected(f"no {torch.Size(shape).numel()} distinct {dtype} are near zero")
+        bounds = values.ANY if dtype.is_complex else bounds  # a domain is one of real numbers
         if bounds == values.ANY and not distinct and not self.depth and self.choices.chance(values.SHARED):
             part = values.draw_part(self.choices, list(self.inputs.values()), shape, dtype)
             if part is not None:
                 return self.given(part)
         drawn = values.draw_contents(self.choices, shape, dtype, *bounds, distinct=distinct)
-        if not distinct and dtype != torch.bool and (bounds == values.ANY or not dtype.is_complex):
+        if not distinct and dtype != torch.bool:
             wide = None
             if self.all_magnitudes:
                 wide = values.draw_magnitudes(self.choices, shape, dtype)

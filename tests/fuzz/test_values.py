@@ -73,6 +73,11 @@ def test_an_operand_of_a_domain_has_numbers_of_every_kind_in_it():
     assert any(float(tensor.abs().min()) < 1e-4 for tensor in wide)
 
 
+def test_complex_operands_are_on_all_sides_of_a_cut():
+    drawn = [Draft(SeededChoices(f"{n}")).fresh((40,), torch.complex64, (0.0, values.ANY[1])).tensor for n in range(20)]
+    assert any(bool((tensor.real < 0).any()) and bool((tensor.imag < 0).any()) for tensor in drawn)
+
+
 def test_some_contents_are_near_zero_where_the_domain_allows():
     choices = SeededChoices("near")
     largest = [float(values.draw_contents(choices, (5,), torch.float32).abs().max()) for _ in range(200)]
