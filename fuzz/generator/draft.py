@@ -205,7 +205,7 @@ class Draft:
 
     def dtype(self) -> torch.dtype:
         """Draw a dtype the op takes: mostly the program's own, so that promotion is there but does not take over."""
-        drawn = (*values.DTYPES, *((dtype, 3) for dtype in values.STORED))
+        drawn = (*values.DTYPES, *((dtype, values.STORED_WEIGHT) for dtype in values.STORED))
         allowed = [(dtype, weight) for dtype, weight in drawn if not self.dtypes or dtype in self.dtypes]
         if not allowed:
             raise CallRejected("no dtype of ours is taken")

@@ -31,6 +31,8 @@ STORED = (
     *(torch.uint16, torch.uint32, torch.uint64),
 )
 """Dtypes in which eager hardly computes: programs move such numbers, and convert them."""
+STORED_WEIGHT = 3
+"""The weight of each beside those of ``DTYPES``, for an op that takes it."""
 
 ANY = (-4.0, 4.0)
 """The bounds of an op that takes all numbers. Within them most contents are drawn."""
