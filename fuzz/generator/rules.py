@@ -96,7 +96,7 @@ def rules_for(op: str, draw: Callable[[Draft], Arguments], target: str | None = 
     inplace = None if is_view else _inplace_form(info.name)  # a view's changes no number, but the tensor's own shape
     elementwise = op in _database()[1]
     if exact and not elementwise:
-        dtypes |= frozenset(STORED)  # what the database does not know of it, eager does
+        dtypes |= frozenset(STORED)  # the database does not say so, but eager moves these, too, or refuses the call
     yield OpRule(op, target, draw, dtypes, jumps, exact, rounding.cuts(op, info.name), inplace, elementwise, is_view)
 
 

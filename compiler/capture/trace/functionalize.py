@@ -160,8 +160,8 @@ def functionalized(
             mode.arguments, mode.layouts, mode.memory, mode.bases = wrapped, layouts, memory, {}
             flat = run([wrap(c) for c in clones], [wrap(t) for t in lifted])
     except GuardOnDataDependentSymNode as error:  # in a branch, of which PyTorch makes a graph of its own
-        (why, *_) = str(error).splitlines()
-        why = f"in a function of torch.cond or torch.while_loop, a size that depends on values decides: {why}"
+        reason, _, _ = str(error).partition("\n")
+        why = f"in a function of torch.cond or torch.while_loop, a size that depends on values decides: {reason}"
         raise Unsupported(why, stage="capture", where=raised_at(error)) from error
     except RuntimeError as error:
         if "not allowed in the functionalization pass" in str(error):
