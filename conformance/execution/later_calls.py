@@ -223,7 +223,11 @@ def _same_results(one: Any, other: Any) -> bool:
 
 
 def _overwritten(args: tuple[Tensor, ...], case: Case) -> tuple[Tensor, ...]:
-    """The tensors with the case's inputs in their memory; other tensors where they are no longer of its layout."""
+    """The tensors with the case's inputs in their memory; other tensors where they are no longer of its layout.
+
+    One that the call before made part of a graph of autograd's is another tensor on its memory, a leaf again: what a
+    program may do before it asks for gradients, it may not do after.
+    """
     fresh = case.fresh_args()
     storages = [(old.untyped_storage(), new.untyped_storage()) for old, new in zip(args, fresh, strict=True)]
     same = all(old.shape == new.shape and old.stride() == new.stride() for old, new in zip(args, fresh, strict=True))
@@ -231,7 +235,7 @@ def _overwritten(args: tuple[Tensor, ...], case: Case) -> tuple[Tensor, ...]:
         return fresh
     for old, new in storages:
         old.copy_(new, non_blocking=False)
-    return args
+    return tuple(tensor.detach() if tensor.requires_grad else tensor for tensor in args)
 
 
 def _run_companion(backend: Backend) -> bool:

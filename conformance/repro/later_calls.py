@@ -50,7 +50,7 @@ def functions(calls: list[LaterCall]) -> list[str]:
             [
                 "for tensor, value in zip(tensors, values, strict=True):",
                 "    tensor.untyped_storage().copy_(value.untyped_storage())",
-                "return tensors",
+                "return tuple(tensor.detach() if tensor.requires_grad else tensor for tensor in tensors)",
             ],
         )
     if any(call.after_companion for call in calls):

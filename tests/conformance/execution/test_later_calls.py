@@ -237,6 +237,28 @@ def test_programs_that_write_to_their_inputs_are_called_later_too() -> None:
         assert verdict.evidence[CALLS] == [VALUES, MEMORY, (STRIDES, PROGRAM)[index]]
 
 
+WRITES_BEFORE_GRADIENTS = Program(
+    ("x0", "x1"),
+    (
+        Call("torch.view_as_complex_copy", (Ref("x1"),), {}, "r0"),  # of what needs a gradient eager refuses it
+        Call("torch.Tensor.mul_", (Ref("x0"), 2), {}, "r1"),  # as it does this one of a leaf
+        Call("torch.Tensor.requires_grad_", (Ref("r1"),), {}, "r2"),
+        Call("torch.Tensor.add_", (Ref("x1"), Ref("r2")), {}, "r3"),
+        Call("torch.autograd.grad", ([Ref("r3")], [Ref("r2")], [Ref("x1")]), {}, "r4"),
+    ),
+    (Ref("r4"), Ref("r0")),
+)
+"""After it both inputs need gradients; the second one is no leaf."""
+
+
+def test_what_a_program_does_before_it_asks_for_gradients_it_may_do_in_later_calls() -> None:
+    case = Case(WRITES_BEFORE_GRADIENTS, {"x0": Y[0, :2], "x1": X[0, :2]}, "test", "g", "float32", variant="default")
+    for index in (0, 1):
+        verdict = run_case(case.replace(index=index), Fake(lambda fn, args: fn))
+        assert verdict.outcome is Outcome.PASS, verdict
+        assert MEMORY in verdict.evidence[CALLS]
+
+
 def test_inputs_that_share_memory_share_it_in_later_calls() -> None:
     base = torch.arange(8.0)
     program = Program(

@@ -40,15 +40,18 @@ def _stored(fn: Any, args: tuple[Tensor, ...]) -> Any:
     return lambda *tensors: result.clone()
 
 
-def _by_id(fn: Any, args: tuple[Tensor, ...]) -> Any:
-    known: dict[int, Any] = {}
-    alive: list[Tensor] = []
+def _kept_by(key: Callable[[Tensor], int]) -> Callable[..., Any]:
+    def compiler(fn: Any, args: tuple[Tensor, ...]) -> Any:
+        known: dict[int, Any] = {}
+        alive: list[Tensor] = []
 
-    def run(x: Tensor) -> Any:
-        alive.append(x)
-        return known.setdefault(id(x), fn(x)).clone()
+        def run(x: Tensor) -> Any:
+            alive.append(x)
+            return known.setdefault(key(x), fn(x)).clone()
 
-    return run
+        return run
+
+    return compiler
 
 
 def _for_strides(fn: Any, args: tuple[Tensor, ...]) -> Any:
@@ -66,12 +69,13 @@ def _one_at_a_time(fn: Any, args: tuple[Tensor, ...]) -> Any:
 
 BACKENDS = {
     VALUES: Wrong("stored", _stored),
-    MEMORY: Wrong("by_id", _by_id),
+    MEMORY: Wrong("by_id", _kept_by(id)),
     STRIDES: Wrong("for_strides", _for_strides),
     PROGRAM: Wrong("one_at_a_time", _one_at_a_time),
 }
 stored, by_id, for_strides, one_at_a_time = BACKENDS.values()
 right = Wrong("right", lambda fn, args: fn)
+by_address = Wrong("by_address", _kept_by(Tensor.data_ptr))
 
 
 @pytest.mark.parametrize("call", BACKENDS)
@@ -91,6 +95,20 @@ def test_a_script_makes_the_calls_up_to_the_one_that_fails(call: str, tmp_path: 
         runpy.run_path(str(script))
     script.write_text(text.replace(f":{BACKENDS[call].name}", ":right"))
     runpy.run_path(str(script))
+
+
+def test_a_script_calls_what_writes_before_it_asks_for_gradients_again(tmp_path: Path) -> None:
+    calls = (
+        Call("torch.Tensor.mul_", (Ref("x0"), 2), {}, "r0"),  # eager refuses it of a leaf that needs a gradient
+        Call("torch.Tensor.requires_grad_", (Ref("r0"),), {}, "r1"),
+        Call("torch.exp", (Ref("r1"),), {}, "r2"),
+    )
+    case = Case(Program(("x0",), calls, Ref("r2")), {"x0": torch.ones(3)}, "test", "exp", "float32", index=2)
+    verdict = run_case(case, by_address)
+    assert verdict.evidence["calls"] == [VALUES, MEMORY]
+    (tmp_path / "script.py").write_text(render_script(case, f"{__name__}:by_address", verdict))
+    with pytest.raises(SystemExit, match="wrong later-call: output"):
+        runpy.run_path(str(tmp_path / "script.py"))
 
 
 def test_a_script_through_a_compilers_own_path_makes_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
