@@ -46,15 +46,31 @@ for function in (torch.compile(pooled), pooled):
     print(torch.autograd.grad(function(x).sum(), x)[0][..., -1].item())  # 0.4, where 1/5 + 1/3 is right
 
 
+def windowed(x, y):
+    x.unfold(0, 1, 3).copy_(y)
+    return x
+
+
+args = torch.ones(4), torch.full((2, 1), 2.0)
+print(torch.compile(windowed)(args[0].clone(), args[1]), windowed(*args))  # 0 between the windows, where 1 is right
+
+
 def chosen(x, mask):
     return torch.masked_select(x, mask)
+
+
+def assigned(x, y):
+    part = x.split([1, 1])[0]
+    part[::2] = y
+    return part
 
 
 for function, *args in (
     (chosen, torch.zeros(2, 1, 2), torch.ones(2, 1, dtype=torch.bool)),
     (torch.combinations, torch.arange(3.0)),
+    (assigned, torch.ones(2).to(torch.float8_e5m2), torch.tensor(3.5).to(torch.float8_e5m2)),
 ):
     try:
         torch.compile(function, fullgraph=True)(*args)
     except Exception as error:
-        print(f"{type(error).__name__}: {str(error).splitlines()[0]}")  # eager gives 8 elements, and three pairs
+        print(f"{type(error).__name__}: {str(error).splitlines()[0]}")  # eager gives 8 elements, three pairs, and 3.5
