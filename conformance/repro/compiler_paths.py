@@ -106,7 +106,7 @@ def compiled_by_torch_mlir(
         "reconcile-unrealized-casts"
     )
     PassManager.parse(f"builtin.module({passes})", module.context).run(module.operation)
-    engine = ExecutionEngine(module)
+    engine = ExecutionEngine(module, opt_level=0)  # as it was run; above it, bfloat16 may need a library
     kinds = [node.meta["val"] for node in exported.graph.output_node().args[0]]
 
     def call(*args):

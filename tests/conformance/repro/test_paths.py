@@ -190,6 +190,21 @@ def test_a_path_of_torch_mlir_lowers_its_own_ops() -> None:
     torch.testing.assert_close(list(results), list(Sorted()(X)), rtol=0, atol=0)
 
 
+class Masked(torch.nn.Module):
+    def forward(self, x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+        return x.clone().index_put_((mask,), value)
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_a_path_of_torch_mlir_chooses_between_numbers_of_16_bits() -> None:
+    if not backends.load("torch-mlir-linalg").available().ok:
+        pytest.skip(backends.load("torch-mlir-linalg").available().reason)
+    args = X[:3, None].bfloat16(), torch.tensor([True, False, True]), torch.tensor(-2.5, dtype=torch.bfloat16)
+    needs = Needs.of([x.dtype for x in args], [torch.bfloat16], output_type="linalg-on-tensors", tool=True)
+    (result,) = compiled_by_torch_mlir(Masked(), args, needs)(*args)
+    torch.testing.assert_close(result, Masked()(*args), rtol=0, atol=0)
+
+
 CASES = {
     "float32": _one("torch.exp"),
     "0-d": _one("torch.exp", x=torch.tensor(1.5)),
