@@ -22,6 +22,8 @@ from torchstone.conformance.repro.standalone import SECONDS
 from torchstone.reducers.message import PASSED_BEFORE
 from torchstone.reducers.signature import contrast
 
+OUT_OF_MEMORY = ("bad_alloc", "MemoryError", "out of memory", "annot allocate memory")
+"""What is said by a process that got no memory and was not killed for it: a script has no limit of its own."""
 TAIL = 600
 POLL_SECONDS = 1.0
 
@@ -120,7 +122,8 @@ def shows_failure(verdict: Verdict, stderr: str) -> bool:
     if verdict.outcome is Outcome.CRASH:
         return "killed by signal" in stderr or "exited with" in stderr or "rror code" in stderr
     if verdict.outcome in (Outcome.TIMEOUT, Outcome.OOM):
-        return "timed out after" in stderr or "killed by signal" in stderr
+        said = ("timed out after", "killed by signal", *(OUT_OF_MEMORY if verdict.outcome is Outcome.OOM else ()))
+        return any(words in stderr for words in said)
     words = set(re.findall(r"[A-Za-z_]{4,}", verdict.message.removesuffix(PASSED_BEFORE)))
     said_words = set(re.findall(r"[A-Za-z_]{4,}", stderr))
     return len(words & said_words) * 2 >= len(words)

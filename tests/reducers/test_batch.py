@@ -161,6 +161,8 @@ def test_a_script_that_fails_otherwise_does_not_show_the_failure():
     assert not shows_failure(asserts, differs)
     assert shows_failure(fails(Outcome.CRASH, "killed by SIGSEGV"), "killed by signal 11")
     assert not shows_failure(fails(Outcome.CRASH, "killed by SIGSEGV"), missing)
+    assert shows_failure(fails(Outcome.OOM, "resident memory …"), "python exception: std::bad_alloc")
+    assert not shows_failure(fails(Outcome.TIMEOUT, "after 60 s"), "python exception: std::bad_alloc")
 
 
 def test_a_script_that_finds_another_kind_of_wrong_number_does_not_either():
