@@ -22,7 +22,7 @@ from torchstone.conformance.repro.standalone import SECONDS
 from torchstone.reducers.message import PASSED_BEFORE
 from torchstone.reducers.signature import contrast
 
-OUT_OF_MEMORY = ("bad_alloc", "MemoryError", "out of memory", "annot allocate memory")
+OUT_OF_MEMORY = ("bad_alloc", "MemoryError", "out of memory", "Cannot allocate memory")
 """What is said by a process that got no memory and was not killed for it: a script has no limit of its own."""
 TAIL = 600
 POLL_SECONDS = 1.0
