@@ -205,13 +205,13 @@ class Pool:
         self.spawned += 1
         self._selector.register(worker.channel, selectors.EVENT_READ, (slot, "channel"))
         self._selector.register(worker.output, selectors.EVENT_READ, (slot, "output"))
+        self._watch_channel(slot)
 
     def _watch_channel(self, slot: WorkerSlot) -> None:
         worker = slot.worker
         if worker is not None and worker.channel_open:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
-            if self._selector.get_key(worker.channel).events != events:
-                self._selector.modify(worker.channel, events, (slot, "channel"))
+            self._selector.modify(worker.channel, events, (slot, "channel"))
 
     # -- the loop -----------------------------------------------------------------------------------------------
 

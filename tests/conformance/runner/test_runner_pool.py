@@ -162,6 +162,20 @@ def test_a_worker_killed_while_idle_costs_no_case():
         assert pool.verdict(torture_case("kill_by_hand", 2)).outcome is Outcome.CRASH, "it had begun this one"
 
 
+def test_a_worker_that_replaces_another_is_told_much_as_well():
+    """More than the socket takes at once: what the campaigns before knew of the backend's functions."""
+    known = {f"file.py:function_{number}": [f"{number:032x}"] for number in range(20_000)}
+    begun = time.monotonic()
+
+    def tick():
+        assert time.monotonic() - begun < 120, "the second worker was never told what to do"
+
+    with Pool(BACKEND, jobs=1, tick=tick, watch=lambda case, ran: None, known=known) as pool:
+        verdicts = list(pool.verdicts([torture_case("abort"), torture_case("obey", 1), torture_case("obey", 2)]))
+    assert sorted(str(verdict.outcome) for verdict in verdicts) == ["crash", "pass", "pass"]
+    assert pool.spawned == 3  # the second to try it again, the third for eager alone and what follows
+
+
 def test_what_ends_workers_before_they_have_begun_it_is_tried_no_more_than_thrice(monkeypatch):
     monkeypatch.setattr("torchstone.conformance.runner.worker_process.WorkerProcess.cases_begun", lambda self: 0)
     with Pool(BACKEND, retry=False) as pool:
