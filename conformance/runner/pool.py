@@ -328,8 +328,8 @@ class Pool:
         worker, was_ready, working = slot.worker, slot.ready, bool(slot.sent)
         assert worker is not None
         seconds = time.monotonic() - slot.began
-        begun, in_batch, loading = slot.has_begun(), worker.in_batch(), worker.loading()
-        stage, call = (worker.stage(), worker.call()) if begun else (None, {})
+        begun, progress = slot.has_begun(), worker.progress()
+        stage, call = (progress.stage, progress.call) if begun else (None, {})
         code = self._remove(slot)
         why = why or describe_exit(code)
         slot.cold += 1
@@ -337,8 +337,8 @@ class Pool:
             self._deaths += 1
             if self._deaths >= STARTUP_DEATHS:
                 by_hand = outcome is Outcome.CRASH and code == -signal.SIGKILL
-                self._cannot_start(why, outcome, worker.tail, loading and not by_hand and not self._started)
-        elif working and in_batch:
+                self._cannot_start(why, outcome, worker.tail, progress.loading and not by_hand and not self._started)
+        elif working and progress.in_batch:
             for task in slot.queue:
                 task.alone = True
         elif working and not begun and slot.queue[0].deaths_before_start < MAX_LOSSES - 1:

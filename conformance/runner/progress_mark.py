@@ -8,6 +8,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torchstone.conformance.execution.verdict import Stage
@@ -30,36 +31,46 @@ def create_mark() -> int:
         return os.dup(file.fileno())
 
 
-def read_stage(descriptor: int) -> Stage | None:
-    """Return the stage that the worker was in; None before the backend was first called."""
-    (value,) = os.pread(descriptor, 1, 0)
-    return STAGES[value] if value < len(STAGES) else None
+@dataclass(frozen=True)
+class Progress:
+    """What a worker told, at one moment, of where it was."""
+
+    page: bytes
+
+    @property
+    def stage(self) -> Stage | None:
+        """The stage that the worker was in; None before the backend was first called."""
+        return STAGES[self.page[0]] if self.page[0] < len(STAGES) else None
+
+    @property
+    def in_batch(self) -> bool:
+        """Whether it was compiling many cases together."""
+        return self.page[0] == BATCH
+
+    @property
+    def loading(self) -> bool:
+        """Whether it was loading its backend."""
+        return self.page[0] == LOADING
+
+    @property
+    def cases_begun(self) -> int:
+        """How many cases it had begun."""
+        return int.from_bytes(self.page[COUNT], "little")
+
+    @property
+    def call(self) -> dict[str, Any]:
+        """What it told of the call that it was making: nothing where it told nothing that can be read."""
+        length = int.from_bytes(self.page[LENGTH], "little")
+        try:
+            facts = json.loads(self.page[TEXT : TEXT + length])
+        except (ValueError, RecursionError):
+            return {}
+        return facts if isinstance(facts, dict) else {}
 
 
-def is_in_batch(descriptor: int) -> bool:
-    """Say whether the worker was compiling many cases together."""
-    return os.pread(descriptor, 1, 0) == bytes([BATCH])
-
-
-def is_loading(descriptor: int) -> bool:
-    """Say whether the worker was loading its backend."""
-    return os.pread(descriptor, 1, 0) == bytes([LOADING])
-
-
-def cases_begun(descriptor: int) -> int:
-    """Return how many cases the worker has begun."""
-    return int.from_bytes(os.pread(descriptor, 8, COUNT.start), "little")
-
-
-def read_call(descriptor: int) -> dict[str, Any]:
-    """Return what the worker told of the call that it was making: nothing where it told nothing that can be read."""
-    page = os.pread(descriptor, mmap.PAGESIZE, 0)
-    length = int.from_bytes(page[LENGTH], "little")
-    try:
-        facts = json.loads(page[TEXT : TEXT + length])
-    except (ValueError, RecursionError):
-        return {}
-    return facts if isinstance(facts, dict) else {}
+def read_progress(descriptor: int) -> Progress:
+    """Return where a worker is, by the bytes that it was given."""
+    return Progress(os.pread(descriptor, mmap.PAGESIZE, 0))
 
 
 class ProgressMark:

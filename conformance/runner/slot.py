@@ -106,7 +106,7 @@ class WorkerSlot:
     def is_overdue(self) -> bool:
         """Whether the time of the case is up: eager's, the backend's, which begins as it is called, or the judge's."""
         now = time.monotonic()
-        stage = self.worker.stage() if self.worker is not None and self.has_begun() else None
+        stage = self.worker.progress().stage if self.worker is not None and self.has_begun() else None
         if stage is not None and not self.called:
             self.called = True
             self.deadline += now - self.began  # what eager took; one that was brought forward stays so
@@ -145,7 +145,7 @@ class WorkerSlot:
 
     def has_begun(self) -> bool:
         """Whether the worker has, or had when it died, taken up the case that is first in the queue."""
-        return bool(self.sent) and self.worker is not None and self.worker.cases_begun() > self.served
+        return bool(self.sent) and self.worker is not None and self.worker.progress().cases_begun > self.served
 
     def limit_exceeded(self) -> str:
         """Say what the worker has too much of; an empty string if nothing."""

@@ -18,12 +18,11 @@ from typing import Any, ClassVar
 
 from torchstone.conformance.custom import registration
 from torchstone.conformance.execution.line_tracer import Fingerprints
-from torchstone.conformance.execution.verdict import Stage
-from torchstone.conformance.runner import forkserver, progress_mark
+from torchstone.conformance.runner import forkserver
 from torchstone.conformance.runner.cleanup import LockedFolder, remove_folder
 from torchstone.conformance.runner.frames import VERSION, FrameDecoder, Header, ProtocolError, encode_frame
 from torchstone.conformance.runner.interpreter import Interpreter
-from torchstone.conformance.runner.progress_mark import describe_exit
+from torchstone.conformance.runner.progress_mark import Progress, create_mark, describe_exit, read_progress
 from torchstone.conformance.runner.worker import END_OF_CASE, resident
 
 TAIL_BYTES = 8192
@@ -197,7 +196,7 @@ class WorkerProcess:
         self.scratch = scratch
         self.pid = 0
         self.code: int | None = None
-        self.mark = progress_mark.create_mark()
+        self.mark = create_mark()
         self.channel, theirs = socket.socketpair()
         self.output, write_end = os.pipe()
         self._server = server
@@ -218,7 +217,7 @@ class WorkerProcess:
         self._decoder = FrameDecoder()
         self._unsent = bytearray()
         self._tail = bytearray()
-        self._dumped: tuple[Stage | None, str] | None = None
+        self._dumped: tuple[Progress, str] | None = None
 
     # -- the channel --------------------------------------------------------------------------------------------
 
@@ -297,27 +296,9 @@ class WorkerProcess:
     def resident(self) -> int:
         return resident(self.pid) if self.pid and self.code is None else 0
 
-    def stage(self) -> Stage | None:
-        """Say where in its case the worker is, or was when it died; None before the backend was called."""
-        if self._dumped is not None:
-            return self._dumped[0]
-        return progress_mark.read_stage(self.mark)
-
-    def cases_begun(self) -> int:
-        """The number of cases that the worker has begun."""
-        return progress_mark.cases_begun(self.mark)
-
-    def call(self) -> dict[str, Any]:
-        """What is known of the call that the worker is making, or was when it died."""
-        return progress_mark.read_call(self.mark)
-
-    def in_batch(self) -> bool:
-        """Say whether the worker is, or was when it died, compiling many cases together."""
-        return progress_mark.is_in_batch(self.mark)
-
-    def loading(self) -> bool:
-        """Say whether the worker is, or was when it died, loading its backend."""
-        return progress_mark.is_loading(self.mark)
+    def progress(self) -> Progress:
+        """Say where the worker is, or was when it died, or when it was asked for its stack."""
+        return read_progress(self.mark) if self._dumped is None else self._dumped[0]
 
     def dump_stack(self, wait: float = 0.2) -> None:
         """Ask a hanging worker for its Python stack, and let that be its last words.
@@ -326,7 +307,7 @@ class WorkerProcess:
         output after the signal is kept, up to the end of the case.
         """
         self.read_output()
-        stage, before = self.stage(), self.tail
+        progress, before = self.progress(), self.tail
         stack = bytearray()
         with contextlib.suppress(ProcessLookupError):
             if self.pid and self.code is None:
@@ -339,7 +320,7 @@ class WorkerProcess:
                     time.sleep(0.01)
                 except OSError:
                     break
-        self._dumped = (stage, f"{before}\n{_clean(stack.partition(END_OF_CASE)[0])}".strip())
+        self._dumped = (progress, f"{before}\n{_clean(stack.partition(END_OF_CASE)[0])}".strip())
 
     def stop(self) -> None:
         """Kill the process and whatever it started, and remove its folder. Raises ForkServerDied, all the same."""

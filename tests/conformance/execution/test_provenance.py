@@ -140,4 +140,4 @@ def test_what_is_known_after_the_call_only_comes_out_of_a_worker() -> None:
     byte = progress_mark.create_mark()
     verdict = run_case(case_of("torch.exp"), Sandbox(Backend(), byte))
     assert verdict.outcome == "pass" and verdict.evidence["ran"] == {"eager": ["exp"]}
-    assert progress_mark.read_stage(byte) == "compare"
+    assert progress_mark.read_progress(byte).stage == "compare"

@@ -11,7 +11,7 @@ from torchstone.conformance.backends import load
 from torchstone.conformance.backends.protocol import BackendUnsupported
 from torchstone.conformance.execution import current_call
 from torchstone.conformance.execution.verdict import Stage
-from torchstone.conformance.runner.progress_mark import TEXT, ProgressMark, create_mark, read_call, read_stage
+from torchstone.conformance.runner.progress_mark import TEXT, ProgressMark, create_mark, read_progress
 from torchstone.conformance.runner.sandbox import Sandbox
 
 
@@ -28,12 +28,12 @@ def no_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_call_is_read_as_it_was_told_up_to_the_next_case(mark: int) -> None:
-    assert read_call(mark) == {}
+    assert read_progress(mark).call == {}
     own = ProgressMark(mark)
     own.tell_call({"part": 0, "sizes": [[4, 2], []]})
-    assert read_call(mark) == {"part": 0, "sizes": [[4, 2], []]}
+    assert read_progress(mark).call == {"part": 0, "sizes": [[4, 2], []]}
     own.begin()
-    assert read_call(mark) == {}
+    assert read_progress(mark).call == {}
 
 
 @pytest.mark.usefixtures("no_listeners")
@@ -42,24 +42,24 @@ def test_a_backend_that_raised_has_answered(mark: int) -> None:
 
     class Refuses(type(load("eager"))):  # type: ignore[misc]
         def compile(self, fn: object, args: object) -> object:
-            assert read_stage(mark) is Stage.COMPILE
+            assert read_progress(mark).stage is Stage.COMPILE
             raise BackendUnsupported("no such op")
 
     sandbox = Sandbox(Refuses(), mark)
     with pytest.raises(BackendUnsupported):
         sandbox.compile(None, ())  # type: ignore[arg-type]
-    assert read_stage(mark) is Stage.COMPARE
+    assert read_progress(mark).stage is Stage.COMPARE
 
 
 def test_what_has_no_room_or_was_written_over_is_not_read(mark: int) -> None:
     own = ProgressMark(mark)
     own.tell_call({"part": 1})
     own.tell_call({"sizes": [[7] * 10_000]})
-    assert read_call(mark) == {}
+    assert read_progress(mark).call == {}
     for text in (b"\xff\xff", b"[1]", b"{{"):
         own.tell_call({"part": 1})
         os.pwrite(mark, text.ljust(len(b'{"part": 1}')), TEXT)
-        assert read_call(mark) == {}
+        assert read_progress(mark).call == {}
 
 
 @pytest.mark.usefixtures("no_listeners")

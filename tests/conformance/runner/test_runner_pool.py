@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,10 +20,13 @@ from torchstone.conformance.errors import HarnessError, InputError
 from torchstone.conformance.execution.verdict import Outcome, Stage
 from torchstone.conformance.runner import pool as pool_module
 from torchstone.conformance.runner.cleanup import PREFIX, LockedFolder, remove_abandoned
+from torchstone.conformance.runner.frames import encode_frame
+from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.runner.preflight import preflight
+from torchstone.conformance.runner.retry import case_labels
 from torchstone.conformance.runner.slot import WorkerSlot
-from torchstone.conformance.runner.worker_process import _ENVIRONMENT
+from torchstone.conformance.runner.worker_process import _ENVIRONMENT, ForkServerClient
 
 HERE = Path(__file__).parents[1] / "helpers"
 BACKEND = "torture_backend:Torture"
@@ -81,6 +86,34 @@ def test_cases_that_arrive_together_are_compiled_together():
     assert max(v.evidence.get("together", 0) for v in verdicts) > 2
 
 
+def test_where_a_worker_hung_is_where_it_was_before_it_was_asked_for_its_stack():
+    """The signal ends the sleep: the worker goes on to the first case, which did not hang."""
+    frames = bytearray()
+    for index, deed in enumerate(["obey", "hang_in_c", "obey"]):
+        case = torture_case(deed, index)
+        frames += encode_frame({"case": case.id, "about": case_labels(case), "alone": index == 0}, case.to_bytes())
+    server = ForkServerClient.shared(Interpreter())
+    try:
+        worker = server.start("torture_backend:Together", "cache-together", disk=1 << 30)
+        until(lambda: any("ready" in header for header, _ in worker.frames()))
+        worker.channel.sendall(frames)
+        until(lambda: (worker.scratch / HANGING).exists())
+        server.receive()  # its process's number
+        worker.dump_stack()
+        until(lambda: os.kill(worker.pid, signal.SIGUSR1) or worker.frames())  # the first may have come before it slept
+        assert worker.progress().in_batch and worker.progress().cases_begun == 0
+        worker.stop()
+    finally:
+        server.close()
+
+
+def until(true: Callable[[], object], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_retry_tells_flaky_from_broken():
     with Pool(BACKEND, jobs=1, timeout=20) as pool:
         cases = [
@@ -116,7 +149,7 @@ def test_what_kills_eager_is_not_the_backends_fault(backend):
 
 
 def test_the_time_that_the_oracle_takes_is_not_the_backends(monkeypatch):
-    let_time_be_up(monkeypatch, lambda slot: slot.worker.stage() is Stage.COMPARE)
+    let_time_be_up(monkeypatch, lambda slot: slot.worker.progress().stage is Stage.COMPARE)
     with Pool("torture_eager:SlowOracle") as pool:
         verdict = pool.verdict(torture_case("obey"))
     assert (verdict.outcome, verdict.stage) == (Outcome.UNTESTED, Stage.COMPARE)
@@ -177,7 +210,7 @@ def test_a_worker_that_replaces_another_is_told_much_as_well():
 
 
 def test_what_ends_workers_before_they_have_begun_it_is_tried_no_more_than_thrice(monkeypatch):
-    monkeypatch.setattr("torchstone.conformance.runner.worker_process.WorkerProcess.cases_begun", lambda self: 0)
+    monkeypatch.setattr("torchstone.conformance.runner.progress_mark.Progress.cases_begun", 0)
     with Pool(BACKEND, retry=False) as pool:
         verdict = pool.verdict(torture_case("abort"))
         assert (verdict.outcome, verdict.message, pool.spawned) == (Outcome.CRASH, "killed by SIGABRT", 3)
@@ -217,7 +250,7 @@ def test_who_hangs_or_swells_as_it_is_loaded_is_given_up(monkeypatch):
     with Pool("torture_import:hog", memory=700 << 20) as pool:
         verdict = pool.verdict(torture_case("obey"))
         assert verdict.outcome is Outcome.OOM and "over the limit of 700 MiB" in verdict.message
-    let_time_be_up(monkeypatch, lambda slot: slot.worker.loading())
+    let_time_be_up(monkeypatch, lambda slot: slot.worker.progress().loading)
     with Pool("torture_import:hang") as pool:
         verdict = pool.verdict(torture_case("obey"))
         assert (verdict.outcome, verdict.message) == (
@@ -303,6 +336,8 @@ def test_workers_die_with_their_parent(tmp_path):
 import os, sys
 sys.path.insert(0, {str(HERE)!r})
 from torture_cases import let_time_be_up, torture_case
+from torchstone.conformance.runner.frames import encode_frame
+from torchstone.conformance.runner.interpreter import Interpreter
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.runner import pool as pool_module
 pool = Pool({BACKEND!r}, jobs=1)

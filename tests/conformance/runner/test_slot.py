@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import time
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from torchstone.conformance.execution.verdict import Stage
+from torchstone.conformance.runner.progress_mark import COUNT, STAGES, Progress
 from torchstone.conformance.runner.slot import Limits, WorkerSlot
 
 LIMITS = Limits(timeout=60, judging=100, memory=1 << 30, disk=1 << 30, recycle=100)
@@ -22,11 +24,10 @@ class At:
     now: float = 1000.0
     reached: Stage | None = None
 
-    def stage(self) -> Stage | None:
-        return self.reached
-
-    def cases_begun(self) -> int:
-        return 1
+    def progress(self) -> Progress:
+        page = bytearray(mmap.PAGESIZE)
+        page[0], page[COUNT.start] = STAGES.index(self.reached), 1
+        return Progress(bytes(page))
 
 
 @pytest.mark.parametrize(
