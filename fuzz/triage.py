@@ -1,6 +1,8 @@
 """What becomes of failures: one after the other is explained by a known finding, or reduced, beside the stream.
 
 Of those that wait the one that took the fewest seconds comes first: a reduction tries it again hundreds of times.
+A mismatch by few runs of the oracle is a suspicion at first. While nothing is being reduced, as many of these are
+judged in full as there are workers, first those that are furthest off: what is ill-conditioned is off by little.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,6 +44,7 @@ GRACE = 15.0
 """Seconds after the end of a campaign in which what is being reduced may become simpler still, and is confirmed."""
 
 _Waiting: TypeAlias = tuple[Case, Verdict, Callable[[], None]]
+_Key: TypeAlias = tuple[int, ...]
 
 
 class Triage:
@@ -53,7 +57,9 @@ class Triage:
     def __init__(self, plan: CampaignOptions, tally: Tally, desk: Desk, *, together: bool, quick: bool = False) -> None:
         self._plan, self._tally, self._desk = plan, tally, desk
         self._together, self._quick = together, quick
-        self._waiting: list[tuple[int, int, _Waiting]] = []  # a heap
+        self._waiting: list[tuple[_Key, _Waiting]] = []  # a heap
+        self._suspected: list[tuple[_Key, _Waiting]] = []  # another: mismatches that are to be judged in full
+        self._judging: list[Case] = []
         self._arrivals = itertools.count()
         self._busy = False
         self._sorting: Case | None = None  # what is being sorted, as long as it is no finding yet
@@ -64,17 +70,24 @@ class Triage:
 
     def __len__(self) -> int:
         """How many failures have not been sorted yet."""
-        return len(self._waiting) + self._busy
+        return len(self._suspected) + len(self._judging) + len(self._waiting) + self._busy
 
     def add(self, case: Case, verdict: Verdict, done: Callable[[], None] = lambda: None) -> None:
-        """Take up a failure; ``done`` is called once it belongs to a finding."""
-        # Whole seconds: among quick ones the order is that of arrival, which does not hang on the machine.
-        heapq.heappush(self._waiting, (round(verdict.seconds), next(self._arrivals), (case, verdict, done)))
+        """Take up a failure; ``done`` is called once it belongs to a finding, or was found to be none."""
+        if self._quick and verdict.outcome is Outcome.MISMATCH:
+            key = (-how_far_off(verdict), round(verdict.seconds), next(self._arrivals))
+            heapq.heappush(self._suspected, (key, (case, verdict, done)))
+        else:
+            self._wait(case, verdict, done, verdict.seconds)
         self._next()
+
+    def _wait(self, case: Case, verdict: Verdict, done: Callable[[], None], seconds: float) -> None:
+        # Whole seconds: among quick ones the order is that of arrival, which does not hang on the machine.
+        heapq.heappush(self._waiting, ((round(seconds), next(self._arrivals)), (case, verdict, done)))
 
     def _next(self) -> None:
         while self._waiting and not self._busy:
-            _, _, (case, verdict, done) = heapq.heappop(self._waiting)
+            _, (case, verdict, done) = heapq.heappop(self._waiting)
             self._busy = True
 
             def sorted_(_: None, done: Callable[[], None] = done) -> None:
@@ -83,16 +96,28 @@ class Triage:
                 self._next()
 
             self._desk.drive(trials(self._sort(case, verdict), together=self._together), sorted_)
+        while self._suspected and not self._busy and len(self._judging) < self._desk.jobs:
+            _, suspicion = heapq.heappop(self._suspected)
+            self._judge(*suspicion)
+
+    def _judge(self, case: Case, first: Verdict, done: Callable[[], None]) -> None:
+        """Judge a suspicion in full: what fails then waits to be sorted."""
+        self._judging.append(case)
+
+        def judged(verdict: Verdict) -> None:
+            self._judging.remove(case)
+            self._tally.recount(first, verdict)
+            if verdict.failed:
+                self._wait(case, verdict, done, first.seconds)
+            else:
+                done()
+            self._next()
+
+        self._desk.drive(trials(verdict_of(case), together=self._together), judged)
 
     def _sort(self, case: Case, verdict: Verdict) -> Asking[None]:
         """Reduce a failure that no known finding explains."""
         tally, self._sorting, self._so_far = self._tally, case, None
-        if self._quick and verdict.outcome is Outcome.MISMATCH:
-            first, verdict = verdict, (yield from verdict_of(case))
-            tally.recount(first, verdict)
-            if not verdict.failed:
-                self._sorting = None
-                return
         rest = yield from tally.findings.unexplained(case, verdict)
         self._sorting = None
         if rest is None:
@@ -128,8 +153,12 @@ class Triage:
         """End at once: the finding at hand is taken up as it is now. Return the failures that are not sorted."""
         self.keep()
         left = [] if self._sorting is None else [self._sorting]
-        left += [case for _, _, (case, _, _) in sorted(self._waiting)]
+        left += [case for _, (case, _, _) in sorted(self._waiting)]
+        left += self._judging
+        left += [case for _, (case, _, _) in sorted(self._suspected)]
         self._waiting.clear()
+        self._suspected.clear()
+        self._judging.clear()
         self._sorting = None
         return left
 
@@ -175,6 +204,17 @@ class Triage:
         """End the script that runs."""
         if self._running is not None:
             self._running[1].kill()
+
+
+def how_far_off(verdict: Verdict) -> int:
+    """Return the power of ten by which a mismatch's worst element is off, absolutely and relatively, at most 0.
+
+    It is 0 as well where a NaN or an infinity is wrong, or no number.
+    """
+    error, relative = verdict.evidence.get("error"), verdict.evidence.get("relative")
+    if not isinstance(error, float) or not isinstance(relative, float):
+        return 0
+    return min(math.floor(math.log10(max(min(error, relative), 5e-324))), 0)
 
 
 def refused_now(verdict: Verdict) -> Verdict:

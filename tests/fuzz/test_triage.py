@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,55 +14,108 @@ from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
+from torchstone.conformance.runner.retry import Trial
 from torchstone.fuzz.campaign import CampaignOptions, Tally, count
 from torchstone.fuzz.triage import Triage
 
 
 class Held:
-    """A desk that makes no trial: it says which failure is being sorted, and when that is done with."""
+    """A desk that makes no trial: it says of which cases there is one to make, and is told what came of them."""
+
+    jobs = 2
 
     def __init__(self) -> None:
-        self.sorting = ""
-        self._done: Callable[[Any], None] = lambda _: None
+        self.trials: dict[str, tuple[Trial, Any, Callable[[Any], None]]] = {}
+
+    @property
+    def trying(self) -> list[str]:
+        return list(self.trials)
 
     def drive(self, trying: Any, done: Callable[[Any], None]) -> None:
-        self.trial, self.trying, self._done = next(trying), trying, done
-        self.sorting = self.trial.case.op
+        trial = next(trying)
+        self.trials[trial.case.op] = trial, trying, done
+
+    def answer(self, op: str, verdict: Verdict) -> None:
+        _, trying, done = self.trials.pop(op)
+        try:
+            self.trials[op] = trying.send(verdict), trying, done
+        except StopIteration as end:
+            done(end.value)
 
     def finish(self) -> str:
-        self._done(None)
-        return self.sorting
+        """What is being sorted is done with: say what comes next."""
+        (op,) = self.trials
+        self.trials.pop(op)[2](None)
+        return "".join(self.trials)
 
 
-def failure(op: str, seconds: float, outcome: Outcome = Outcome.ERROR) -> tuple[Case, Verdict]:
+def failure(
+    op: str, seconds: float, outcome: Outcome = Outcome.ERROR, evidence: Mapping[str, Any] = {}
+) -> tuple[Case, Verdict]:
     program = Program(("x0",), (Call("torch.abs", (Ref("x0"),), {}, "v0"),), Ref("v0"))
     case = Case(program, {"x0": torch.ones(2)}, "test", op, "float32")
     about = case.id, "b", case.source, case.op, case.dtype, case.variant
-    return case, Verdict(*about, Stage.COMPARE, outcome, "", "wrong", {}, seconds)
+    return case, Verdict(*about, Stage.COMPARE, outcome, "", "wrong", dict(evidence), seconds)
+
+
+def triage_of(desk: Held, tally: Tally, folder: Path) -> Triage:
+    return Triage(CampaignOptions("b", 60.0, 0, folder), tally, cast(Any, desk), together=False, quick=True)
 
 
 def test_the_quickest_of_those_that_wait_is_sorted_first(tmp_path: Path):
     """A reduction tries it hundreds of times. Among quick ones the order is that of arrival."""
     desk = Held()
-    triage = Triage(CampaignOptions("b", 60.0, 0, tmp_path), Tally(), cast(Any, desk), together=False)
+    triage = triage_of(desk, Tally(), tmp_path)
     for op, seconds in (("first", 9.0), ("slow", 8.0), ("quick", 0.3), ("quicker", 0.1), ("middling", 2.0)):
         triage.add(*failure(op, seconds))
-    order = [desk.sorting, *(desk.finish() for _ in range(4))]
+    order = ["".join(desk.trying), *(desk.finish() for _ in range(4))]
     assert order == ["first", "quick", "quicker", "middling", "slow"]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.MISMATCH, Outcome.ILL_CONDITIONED])
 def test_a_mismatch_by_few_runs_is_judged_in_full_before_it_is_a_finding(outcome: Outcome, tmp_path: Path):
-    desk, tally = Held(), Tally()
-    triage = Triage(CampaignOptions("b", 60.0, 0, tmp_path), tally, cast(Any, desk), together=False, quick=True)
+    desk, tally, forgotten = Held(), Tally(), []
+    triage = triage_of(desk, tally, tmp_path)
     case, verdict = failure("off", 0.1, Outcome.MISMATCH)
     count(tally, case, verdict)
-    triage.add(case, verdict)
-    assert desk.trial.case is case and not desk.trial.quick
-    try:
-        desk.trying.send(replace(verdict, outcome=outcome))
-    except StopIteration:
-        assert outcome is Outcome.ILL_CONDITIONED and not tally.findings.ranked() and not triage.leave()
+    triage.add(case, verdict, lambda: forgotten.append(case.op))
+    assert desk.trials["off"][0].case is case and not desk.trials["off"][0].quick
+    desk.answer("off", replace(verdict, outcome=outcome))
+    assert tally.outcomes == {str(outcome): 1} and not tally.findings.ranked()
+    if outcome is Outcome.MISMATCH:
+        assert desk.trying == ["off"] and not forgotten and len(triage) == 1, "it is being reduced"
     else:
-        assert outcome is Outcome.MISMATCH, "it is being reduced"
-    assert tally.outcomes == {str(outcome): 1}
+        assert forgotten == ["off"] and not triage.leave()
+
+
+def test_suspicions_are_judged_side_by_side_while_nothing_is_reduced(tmp_path: Path):
+    """What is ill-conditioned is off by little: what is far off comes first."""
+    desk, tally = Held(), Tally()
+    triage = triage_of(desk, tally, tmp_path)
+    triage.add(*failure("crash", 0.1, Outcome.CRASH))
+    off: dict[str, tuple[float | str, float | str]] = {
+        "little": (1e-5, 1e-4), "of little": (1e-5, 7.0), "very little": (0.0, 0.0),
+        "much": (3.0, 0.5), "NaN": ("nan", "nan"),
+    }  # fmt: skip
+    verdicts = {}
+    for op, (error, relative) in off.items():
+        case, verdicts[op] = failure(op, 0.1, Outcome.MISMATCH, {"error": error, "relative": relative})
+        count(tally, case, verdicts[op])
+        triage.add(case, verdicts[op])
+    assert desk.trying == ["crash"], "it is being reduced"
+    assert desk.finish() == "NaNmuch" and len(triage) == 5
+    right = {op: replace(verdict, outcome=Outcome.ILL_CONDITIONED) for op, verdict in verdicts.items()}
+    desk.answer("NaN", right["NaN"])
+    assert desk.trying == ["much", "little"]
+    desk.answer("much", verdicts["much"])
+    assert desk.trying == ["little", "much"], "it is being reduced, and no other is begun"
+    desk.answer("little", right["little"])
+    assert desk.trying == ["much"]
+    assert [case.op for case in triage.leave()] == ["of little", "very little"] and len(tally.findings.ranked()) == 1
+
+
+def test_who_leaves_is_told_of_what_is_being_judged(tmp_path: Path):
+    triage = triage_of(Held(), Tally(), tmp_path)
+    for op in ("one", "two", "three"):
+        triage.add(*failure(op, 0.1, Outcome.MISMATCH))
+    assert [case.op for case in triage.leave()] == ["one", "two", "three"]
