@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from inspect import signature
 from typing import Any
@@ -109,6 +109,7 @@ def compile(
     library_calls: bool = True,
     alias_results: bool = True,
     freeze: bool = False,
+    optimize: bool = False,
     **options: Any,
 ) -> Executable:
     """Compile ``fn(*args, **kwargs)`` for a target, by name or itself, and return an executable.
@@ -121,6 +122,8 @@ def compile(
     With ``freeze``, parameters and buffers that the program only reads stay what they are now: what depends on them
     alone is computed once, and targets write them as constants. A call raises GuardError when one is another tensor or
     was written to; what ``tensor.data`` changes is not noticed.
+    With ``optimize``, code for the CPU is optimized at once. Without, it is at first compiled in little time, unless it
+    does much work, and is optimized once its calls have taken as long as that takes.
     A result that is an argument or a view of one is that argument or view, as in eager; without ``alias_results`` the
     compiled code computes it like any other.
     ``options`` are the target's own: ``tensorrt`` has ``profiles``, ``workspace``, ``timing_cache`` and
@@ -141,7 +144,8 @@ def compile(
             captured.drop_aliased()
         else:
             captured.keep_aliased()
-        exe = build(captured, row, library_calls=library_calls, freeze=freeze, options=options)
+        with _optimizing() if optimize else nullcontext():
+            exe = build(captured, row, library_calls=library_calls, freeze=freeze, options=options)
         take_example(captured, exe._kernel, exe._flat, args, kwargs)
         return exe
 
@@ -155,6 +159,12 @@ def compile(
             raise_bug(error)
             captured = captured.otherwise
     return built(captured)
+
+
+def _optimizing() -> AbstractContextManager[None]:
+    from torchstone.compiler.runtime.cpu.jit import optimizing
+
+    return optimizing()
 
 
 def compile_many(

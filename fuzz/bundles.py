@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from torchstone.conformance.execution.later_calls import turn_of
+from torchstone.conformance.execution.later_calls import OPTIMIZED_TURN, turn_of
 from torchstone.conformance.execution.set_aside import ASIDE, member_at
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.program.bundle import bundle, may_be_member
@@ -43,7 +43,8 @@ PATIENCE = 200
 class Kind:
     """What programs that are asked as one have in common: then each is asked all that it would be alone.
 
-    ``turn`` are the later calls that are made of it (``execution.later_calls``). One that takes gradients is compiled
+    ``turn`` are the later calls that are made of it (``execution.later_calls``), but that of optimized code, which few
+    backends make: a bundle is asked that if its first program is. One that takes gradients is compiled
     in another way, and so is one that takes them more than once. Control flow and sizes that depend on values are what
     many compilers refuse: the others are not to be taken apart for it. Up to ``most`` are asked as one.
     """
@@ -69,7 +70,8 @@ class Kind:
         program = case.program
         controls_flow = any(call.bodies() for call in program.calls)
         measures = SIZES_OF_VALUES in case.tags
-        return cls(variant, program.differentiates, keeps_graph(program), controls_flow, measures, turn_of(case), most)
+        turn = None if turn_of(case) == OPTIMIZED_TURN else turn_of(case)
+        return cls(variant, program.differentiates, keeps_graph(program), controls_flow, measures, turn, most)
 
     @property
     def compiled_as(self) -> Hashable:

@@ -60,6 +60,8 @@ class Backend(Protocol):
     what ``compile`` takes and returns for each what ``compile`` returns or raises, and ``batch``, how many at most.
     One that compiles for sizes it does not know has ``compile_dynamic(fn, args, dims)``: ``dims`` names the dims of
     each argument whose size may vary, and what it returns is called with tensors of several sizes.
+    One that makes other code of what is large or called often has ``compile_optimized(fn, args)``, which makes it at
+    once: it is on trial as well.
     One to which programs of some variants cost a multiple of what others do, or those that draw random numbers
     (``draws``) or have ``control flow``, has these multiples in ``costs``, by name, as in ``{"dynamic": 12}``. A
     fuzzing campaign then draws fewer of them.

@@ -1,4 +1,5 @@
-"""What a compiled program is called with after its example: other values, other strides, again after another program.
+"""What a compiled program is called with after its example: other values, other strides, again after another program,
+again as it is once it has been called often.
 
 The calls are data (``plan_calls``): the trial makes them, and a reproducer shows those that lead to the failure. Each
 is judged like the first one, beside eager on the same inputs.
@@ -42,6 +43,7 @@ VALUES = "other values"
 MEMORY = "the first values again"
 STRIDES = "other strides"
 PROGRAM = "the first values after another program"
+OPTIMIZED = "the first values, optimized"
 FIRST = 3
 """The number of the first of these calls: the example and the same again come before."""
 CALLS = "calls"
@@ -51,7 +53,7 @@ FIRST_CALL = "first-call"
 """The tag of a case that is called once and no more: what it is asked for would show there."""
 _OF_FIRST_CALL = frozenset({Kind.STRUCTURE, Kind.SHAPE, Kind.DTYPE, Kind.DEVICE, Kind.VALUE, Kind.MUTATION})
 
-TURNS, STRIDES_TURN, PROGRAM_TURN = 4, 0, 1
+TURNS, STRIDES_TURN, PROGRAM_TURN, OPTIMIZED_TURN = 4, 0, 1, 2
 """Which of the cases in a row make the backend compile again; other variants begin elsewhere in the row."""
 _OF_DEFAULT = zlib.crc32(b"default")
 WORDS = 120
@@ -70,7 +72,7 @@ class LaterCall:
     """A call: what is other in it, the inputs, and what eager gives for them.
 
     ``in_place``: the inputs are written into the tensors that the call before was given. ``after_companion``: another
-    program is compiled and run before.
+    program is compiled and run before. ``optimized``: the program is compiled again, by ``compile_optimized``.
     """
 
     name: str
@@ -78,6 +80,7 @@ class LaterCall:
     expected: Observed
     in_place: bool = False
     after_companion: bool = False
+    optimized: bool = False
 
 
 def companion_args() -> tuple[Tensor, ...]:
@@ -88,8 +91,8 @@ def companion_args() -> tuple[Tensor, ...]:
 def plan_calls(case: Case, expected: Observed) -> Iterator[LaterCall]:
     """The calls that are made of a case, given what eager gives for it.
 
-    For other strides and for another program a backend has to compile again, which takes as long as the rest of the
-    trial. Of four cases in a row one is asked the first, and the next one the second.
+    For other strides, for another program and to be optimized a backend has to compile again, which takes as long as
+    the rest of the trial. Of four cases in a row one is asked the first, the next the second, and the next the third.
     """
     parts = parts_of(case.program, case.args)
     found = other_values(case, expected) if len(parts) < 2 else _other_values_of_a_part(case, expected, parts)
@@ -102,6 +105,8 @@ def plan_calls(case: Case, expected: Observed) -> Iterator[LaterCall]:
             yield LaterCall(STRIDES, other, answer)
     elif turn == PROGRAM_TURN:
         yield LaterCall(PROGRAM, case, expected, after_companion=True)
+    elif turn == OPTIMIZED_TURN:
+        yield LaterCall(OPTIMIZED, case, expected, optimized=True)
 
 
 def shows_at_first_call(verdict: Verdict) -> bool:
@@ -117,11 +122,11 @@ def first_call_of(case: Case) -> Case:
 
 
 def turn_of(case: Case) -> int | None:
-    """Whose turn a case is: ``STRIDES_TURN``, ``PROGRAM_TURN``, or nobody's."""
+    """Whose turn a case is: ``STRIDES_TURN``, ``PROGRAM_TURN``, ``OPTIMIZED_TURN``, or nobody's."""
     if FIRST_CALL in case.tags:
         return None
     turn = (case.index + zlib.crc32(case.variant.encode()) - _OF_DEFAULT) % TURNS
-    return turn if turn in (STRIDES_TURN, PROGRAM_TURN) else None
+    return turn if turn in (STRIDES_TURN, PROGRAM_TURN, OPTIMIZED_TURN) else None
 
 
 def _other_values_of_a_part(
@@ -166,9 +171,13 @@ def check_later_calls(
             continue
         if call.after_companion and not _run_companion(backend):
             continue
+        if call.optimized and not hasattr(backend, "compile_optimized"):
+            continue
         args = _overwritten(args, call.case) if call.in_place else call.case.fresh_args()
         try:
             with telling({CALLS: [*made, call.name]}):
+                if call.optimized:
+                    executable = backend.compile_optimized(case.program, case.fresh_args())  # type: ignore[attr-defined]
                 actual = observe(executable, args, FILL)
         except Exception as error:
             finding = _failed(call, error)

@@ -40,6 +40,10 @@ class MutatedLinalg(Linalg):
         with self.mutated():
             return self._running(super().compile(fn, args))
 
+    def compile_optimized(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        with self.mutated():
+            return self._running(super().compile_optimized(fn, args))
+
     def compile_dynamic(
         self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: tuple[tuple[int, ...], ...]
     ) -> Callable[..., Any]:

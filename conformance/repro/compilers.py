@@ -38,6 +38,8 @@ class Compiler:
     """Whether it is given the forward part of a program that takes gradients, by the name ``forward``."""
     dims: Dims | None = None
     """Those of the program's inputs."""
+    of_optimized: Callable[[str, str], str] | None = None
+    """An expression like ``of``, of a compiler that can be asked to optimize at once."""
     flat: ClassVar = False
     """Whether results are a flat list, and the program writes to no argument."""
     program: ClassVar = "program"
@@ -76,6 +78,11 @@ class Compiler:
         if again:
             return [f"compiled = {compiled}"], [f"got = compiled(*{args})"]
         return [], [f"got = {compiled}(*{args})"]
+
+    def optimized(self) -> str:
+        """Return an expression for the compiled program, optimized at once."""
+        assert self.of_optimized is not None, f"{self.name} makes no optimized code"
+        return self.of_optimized(self.program, "inputs()")
 
     def run_other(self) -> str:
         """Return a statement that compiles and runs the other program of ``later_calls``."""
@@ -217,7 +224,10 @@ def find_compiler(
             more = f", dynamic_shapes={source.dynamic_shapes(dims)}" if dims else ""
             return f"torchstone.compile({program}, {args}, target={name}{more})"
 
-        return Compiler(backend, built_in, ("import torchstone",), dims=dims)
+        def optimized(program: str, args: str) -> str:
+            return f"torchstone.compile({program}, {args}, target={name}, optimize=True)"
+
+        return Compiler(backend, built_in, ("import torchstone",), dims=dims, of_optimized=optimized)
     if is_flat(backend):
         return _by_export(backend, case, verdict, results, example or case, dims)
     module, colon, attribute = backend.partition(":")
@@ -233,7 +243,11 @@ def find_compiler(
         method, more = ("compile_dynamic", f", {python_source(dims)}") if dims else ("compile", "")
         return f"load({name}).{method}({program}, {args}{more})"
 
-    return Compiler(backend, loaded, ("from torchstone.conformance.backends import load",), dims=dims)
+    def loaded_optimized(program: str, args: str) -> str:
+        return f"load({name}).compile_optimized({program}, {args})"
+
+    imports = ("from torchstone.conformance.backends import load",)
+    return Compiler(backend, loaded, imports, dims=dims, of_optimized=loaded_optimized)
 
 
 def _on_cuda(backend: str, case: Case, verdict: Verdict | None, results: Results | None) -> Compiler:

@@ -5,6 +5,8 @@ The calls are those of the trial (``execution.later_calls``), up to the one that
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from torchstone.conformance.execution.later_calls import (
@@ -26,22 +28,25 @@ ANOTHER = "another_program"
 
 
 def calls_to_failure(case: Case, verdict: Verdict | None) -> list[LaterCall]:
-    """The calls after the first two up to the one that failed; none where it was one of the first."""
+    """The calls after the first two up to the one that failed; none where it was one of the first.
+
+    One of optimized code is alone, for that is compiled anew.
+    """
     made = verdict.evidence.get(CALLS) if verdict is not None and verdict.outcome in FAILURES else None
     if not made or not isinstance(made, list):
         return []
     with torch.no_grad():
         expected = observe(case.program, case.fresh_args())
         found = list(plan_calls(case, expected))
-    names = [call.name for call in found]
-    return found[: names.index(made[-1]) + 1] if made[-1] in names else []
+    upto = next((at for at, call in enumerate(found, 1) if call.name == made[-1]), 0)
+    return found[upto - 1 : upto] if upto and found[upto - 1].optimized else found[:upto]
 
 
 def functions(calls: list[LaterCall]) -> list[str]:
     """Definitions of what the calls are given, and of the other program."""
     lines: list[str] = []
     for call in calls:
-        if not call.in_place and not call.after_companion:
+        if not call.in_place and not call.after_companion and not call.optimized:
             lines += source.function(_inputs_name(call), (), source.inputs(call.case))
     if any(call.in_place for call in calls):
         lines += source.function(
@@ -60,21 +65,29 @@ def functions(calls: list[LaterCall]) -> list[str]:
     return lines
 
 
-def statements(calls: list[LaterCall], eager: list[str], check: list[str], run_other: str) -> list[str]:
-    """Statements that make the calls of ``compiled``.
+def statements(
+    calls: list[LaterCall],
+    compiling: list[str],
+    eager: list[str],
+    check: list[str],
+    run_other: str,
+    optimized: Callable[[], str],
+) -> list[str]:
+    """Statements that make the calls of ``compiled``, which is made by ``compiling``.
 
     ``eager`` computes what the last one should give, from ``expected_inputs``, and ``check`` compares that with what it
-    has given, ``got`` from ``given``. ``run_other`` compiles and runs the other program.
+    has given, ``got`` from ``given``. ``run_other`` compiles and runs the other program, and ``optimized`` gives
+    an expression for the program, optimized.
     """
     seed = f"torch.manual_seed({SEED})"
-    lines: list[str] = []
-    for _ in FIRST:
-        lines += ["given = inputs()", "compiled(*given)"]
+    first = [line for _ in FIRST for line in ("given = inputs()", "compiled(*given)")]
+    lines = [f"compiled = {optimized()}"] if calls[0].optimized else [*compiling, *first]
     for call in calls:
         last = call is calls[-1]
         if call.after_companion:
             lines.append(run_other)
-        made = "inputs()" if call.in_place or call.after_companion else f"{_inputs_name(call)}()"
+        own = not (call.in_place or call.after_companion or call.optimized)
+        made = f"{_inputs_name(call)}()" if own else "inputs()"
         given = f"overwritten(given, {made})" if call.in_place and _follows_values(calls) else made
         lines += [f"given = {given}  # {call.name}", *([seed] if last else [])]
         lines += [f"{'got = ' if last else ''}compiled(*given)"]

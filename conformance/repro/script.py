@@ -186,8 +186,9 @@ class _Main:
     def _later_calls(self, found: Check) -> list[str]:
         eager = self.compiler.eager("expected_inputs", self.results)
         checked = [*found.wrong, *found.right]
-        calls = later_calls.statements(self.later, eager, checked, self.compiler.run_other())
-        return [f"torch.manual_seed({SEED})", *self._compiling(), *calls]
+        others = self.compiler.run_other(), self.compiler.optimized
+        calls = later_calls.statements(self.later, self._compiling(), eager, checked, *others)
+        return [f"torch.manual_seed({SEED})", *calls]
 
     @property
     def _resized(self) -> bool:

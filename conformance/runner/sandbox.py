@@ -58,6 +58,8 @@ class Sandbox:
         self.batch: int = getattr(backend, "batch", 1)
         if hasattr(backend, "compile_dynamic"):
             self.compile_dynamic = self._compile_dynamic
+        if hasattr(backend, "compile_optimized"):
+            self.compile_optimized = self._compile_optimized
 
     @property
     def sandboxed(self) -> Backend:
@@ -89,6 +91,10 @@ class Sandbox:
         return SandboxedExecutable(
             self, self.call(progress_mark.COMPILE, cast("Any", self._backend).compile_dynamic, fn, args, dims)
         )
+
+    def _compile_optimized(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        compile_optimized = cast("Any", self._backend).compile_optimized
+        return SandboxedExecutable(self, self.call(progress_mark.COMPILE, compile_optimized, fn, args))
 
     def compile_many(self, programs: Iterable[Any]) -> list[Callable[..., Any] | Exception]:
         self.ran = Ran()

@@ -86,12 +86,13 @@ class Builtin:
         args: tuple[Tensor, ...],
         dims: tuple[tuple[int, ...], ...] | None = None,
         refused: str = "",
+        **more: Any,
     ) -> Callable[..., Any]:
         from torchstone.compiler.diagnostics import TorchstoneError
         from torchstone.conformance.backends.adapters.frozen import compile_program
 
         try:
-            executable, called_by = compile_program(fn, args, dims, frozen=self.frozen, **self.settings())
+            executable, called_by = compile_program(fn, args, dims, frozen=self.frozen, **self.settings(), **more)
         except TorchstoneError as error:
             raise _translate(error) from error
         return called_by(self._runner(executable, refused))
@@ -120,6 +121,9 @@ class _Mlir(Builtin):
     packages = ("torch", "torchstone", "torch-mlir")
     preload = (*Builtin.preload, "torchstone.compiler.lowering.linalg.build", "torchstone.compiler.runtime.cpu.kernel")
     batch = 32
+
+    def compile_optimized(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+        return self._compiled(fn, args, optimize=True)
 
     def compile_many(
         self, programs: Iterable[tuple[Callable[..., Any], tuple[Tensor, ...]]]

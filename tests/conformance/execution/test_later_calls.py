@@ -13,7 +13,7 @@ from tests.conformance.execution.test_run_case import Fake, case_of, outcome, ru
 from torchstone.compiler.diagnostics import GuardError
 from torchstone.conformance.backends.protocol import BackendError, BackendGuardError, BackendUnsupported
 from torchstone.conformance.execution import later_calls
-from torchstone.conformance.execution.later_calls import CALLS, MEMORY, PROGRAM, STRIDES, VALUES
+from torchstone.conformance.execution.later_calls import CALLS, MEMORY, OPTIMIZED, PROGRAM, STRIDES, VALUES
 from torchstone.conformance.execution.other_values import other_values
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.execution.verdict import Outcome
@@ -25,8 +25,16 @@ Y = torch.linspace(1, 2, 12).reshape(3, 4)
 Run = Callable[..., Any]
 
 
+class Tiers(Fake):
+    """A backend that makes other code of what is called often."""
+
+    def __init__(self, compiler: Callable[..., Run], optimizer: Callable[..., Run] | None = None) -> None:
+        super().__init__(compiler)
+        self.compile_optimized = optimizer or compiler
+
+
 def subtraction(index: int) -> Case:
-    """Whether another program or other strides are asked is by the index."""
+    """Whether other strides, another program or optimized code are asked is by the index."""
     return case_of("torch.sub", inputs={"x0": X, "x1": Y}).replace(index=index, variant="default")
 
 
@@ -34,7 +42,7 @@ def asks(case: Case, name: str) -> Case:
     """The case by the index of which this call is made."""
     return next(
         other
-        for other in (case.replace(index=index) for index in (0, 1))
+        for other in (case.replace(index=index) for index in (0, 1, 2))
         if any(call.name == name for call in later_calls.plan_calls(other, _eager(other)))
     )
 
@@ -134,11 +142,41 @@ def test_what_a_backend_keeps_of_its_first_calls_is_found(name: str) -> None:
     assert f", with {call}: " in verdict.message
 
 
-def test_a_right_backend_passes_and_two_of_four_cases_make_it_compile_again() -> None:
-    verdicts = [run_case(subtraction(index), Fake(lambda fn, args: fn)) for index in range(8)]
+@pytest.mark.parametrize("optimizes", [False, True])
+def test_a_right_backend_passes_and_is_made_to_compile_again_by_turns(optimizes: bool) -> None:
+    backend = (Tiers if optimizes else Fake)(lambda fn, args: fn)
+    verdicts = [run_case(subtraction(index), backend) for index in range(8)]
     assert all(verdict.outcome is Outcome.PASS for verdict in verdicts)
     assert all(verdict.evidence[CALLS][:2] == [VALUES, MEMORY] for verdict in verdicts)
-    assert [verdict.evidence[CALLS][2:] for verdict in verdicts] == [[STRIDES], [PROGRAM], [], []] * 2
+    third = [OPTIMIZED] if optimizes else []
+    assert [verdict.evidence[CALLS][2:] for verdict in verdicts] == [[STRIDES], [PROGRAM], third, []] * 2
+
+
+def off_by_one(fn: Run, args: tuple[Tensor, ...]) -> Run:
+    return lambda *xs: fn(*xs) + 1
+
+
+def refuses(fn: Run, args: tuple[Tensor, ...]) -> Run:
+    raise BackendUnsupported("not so fast")
+
+
+def breaks(fn: Run, args: tuple[Tensor, ...]) -> Run:
+    raise RuntimeError("the optimizer is broken")
+
+
+@pytest.mark.parametrize(
+    ("optimized", "found", "told"),
+    [
+        (off_by_one, ("compare", "mismatch", "later-call"), f"call 5, with {OPTIMIZED}: output"),
+        (breaks, ("run", "error", ""), f"call 5, with {OPTIMIZED}: RuntimeError: the optimizer is broken"),
+        (refuses, ("compare", "pass", ""), ""),
+    ],
+)
+def test_optimized_code_is_on_trial(optimized: Any, found: tuple[str, ...], told: str) -> None:
+    """A backend may compile in little time first, and optimize what is called often."""
+    verdict = run_case(asks(subtraction(0), OPTIMIZED), Tiers(lambda fn, args: fn, optimized))
+    assert outcome(verdict) == found and verdict.message.startswith(told), verdict
+    assert verdict.evidence[CALLS][-1].startswith(OPTIMIZED)
 
 
 def test_a_case_that_is_asked_its_first_call_alone_has_no_later_calls() -> None:
@@ -150,7 +188,7 @@ def test_a_case_that_is_asked_its_first_call_alone_has_no_later_calls() -> None:
 
 @pytest.mark.parametrize(("name", "first"), [("stored_result", False), ("off_by_one", True)])
 def test_whether_a_failure_shows_at_the_first_call_is_told(name: str, first: bool) -> None:
-    compiler = {"stored_result": stored_result, "off_by_one": lambda fn, args: lambda *xs: fn(*xs) + 1}[name]
+    compiler = {"stored_result": stored_result, "off_by_one": off_by_one}[name]
     verdict = run_case(subtraction(0), Fake(compiler))
     assert verdict.failed and later_calls.shows_at_first_call(verdict) is first
     assert run_case(later_calls.first_call_of(subtraction(0)), Fake(compiler)).failed is first

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torchstone.conformance.backends.protocol import Availability
-from torchstone.conformance.execution.later_calls import MEMORY, PROGRAM, STRIDES, VALUES
+from torchstone.conformance.execution.later_calls import MEMORY, OPTIMIZED, PROGRAM, STRIDES, VALUES
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
@@ -25,8 +25,10 @@ from .stand_ins import compiled_for_dense_tensors
 class Wrong:
     """A backend with a fault of its own in later calls."""
 
-    def __init__(self, name: str, compiler: Callable[..., Any]) -> None:
+    def __init__(self, name: str, compiler: Callable[..., Any], optimizer: Callable[..., Any] | None = None) -> None:
         self.name, self.compile = name, compiler
+        if optimizer is not None:
+            self.compile_optimized = optimizer
 
     def available(self) -> Availability:
         return Availability(True)
@@ -67,14 +69,23 @@ def _one_at_a_time(fn: Any, args: tuple[Tensor, ...]) -> Any:
     return lambda x: _code[0](x)
 
 
+def _itself(fn: Any, args: tuple[Tensor, ...]) -> Any:
+    return fn
+
+
+def _off_by_one(fn: Any, args: tuple[Tensor, ...]) -> Any:
+    return lambda x: fn(x) + 1
+
+
 BACKENDS = {
     VALUES: Wrong("stored", _stored),
     MEMORY: Wrong("by_id", _kept_by(id)),
     STRIDES: Wrong("for_strides", _for_strides),
     PROGRAM: Wrong("one_at_a_time", _one_at_a_time),
+    OPTIMIZED: Wrong("optimizes_wrongly", _itself, _off_by_one),
 }
-stored, by_id, for_strides, one_at_a_time = BACKENDS.values()
-right = Wrong("right", lambda fn, args: fn)
+stored, by_id, for_strides, one_at_a_time, optimizes_wrongly = BACKENDS.values()
+right = Wrong("right", _itself, _itself)
 by_address = Wrong("by_address", _kept_by(Tensor.data_ptr))
 
 
@@ -84,7 +95,7 @@ def test_a_script_makes_the_calls_up_to_the_one_that_fails(call: str, tmp_path: 
     x = torch.linspace(-1, 1, 12).reshape(3, 4)
     verdicts = [
         (case, run_case(case, BACKENDS[call]))
-        for case in (Case(program, {"x0": x}, "test", "exp", "float32", index=index) for index in (0, 1))
+        for case in (Case(program, {"x0": x}, "test", "exp", "float32", index=index) for index in (0, 1, 2))
     ]
     case, verdict = next((case, verdict) for case, verdict in verdicts if verdict.failed)
     assert verdict.evidence["calls"][-1] == call
@@ -95,6 +106,15 @@ def test_a_script_makes_the_calls_up_to_the_one_that_fails(call: str, tmp_path: 
         runpy.run_path(str(script))
     script.write_text(text.replace(f":{BACKENDS[call].name}", ":right"))
     runpy.run_path(str(script))
+
+
+def test_a_script_of_our_compiler_compiles_optimized_code_alone() -> None:
+    program = Program(("x0",), (Call("torch.exp", (Ref("x0"),), {}, "r0"),), Ref("r0"))
+    case = Case(program, {"x0": torch.linspace(-1, 1, 3)}, "test", "exp", "float32", index=2)
+    verdict = run_case(case, optimizes_wrongly)
+    text = render_script(case, "linalg", verdict)
+    assert text.count("compile(") == 1 and text.count("compiled(*given)") == 1
+    assert 'compiled = torchstone.compile(program, inputs(), target="linalg", optimize=True)\n' in text
 
 
 def test_a_script_calls_what_writes_before_it_asks_for_gradients_again(tmp_path: Path) -> None:
@@ -118,7 +138,7 @@ def test_a_script_through_a_compilers_own_path_makes_them_too(tmp_path: Path, mo
     x = torch.linspace(-1, 1, 12).reshape(3, 4)
     for index in (0, 1):
         case = Case(program, {"x0": x}, "test", "exp", "float32", index=index)
-        for backend in BACKENDS.values():
+        for backend in (stored, by_id, for_strides, one_at_a_time):
             verdict = run_case(case, backend)
             if not verdict.failed:
                 continue
