@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
 from typing import Any
@@ -24,6 +24,7 @@ from torchstone.compiler.lowering.target import Kernel, Lowered, Target
 from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.passes import Pipeline, timed
 from torchstone.compiler.prepared import Prepared
+from torchstone.compiler.runtime.optimization import optimizing
 from torchstone.compiler.transforms.contract import CONTRACT, FLAT, to_contract, to_flat
 from torchstone.compiler.transforms.expand import expand
 
@@ -144,7 +145,7 @@ def compile(
             captured.drop_aliased()
         else:
             captured.keep_aliased()
-        with _optimizing() if optimize else nullcontext():
+        with optimizing(at_once=optimize):
             exe = build(captured, row, library_calls=library_calls, freeze=freeze, options=options)
         take_example(captured, exe._kernel, exe._flat, args, kwargs)
         return exe
@@ -159,12 +160,6 @@ def compile(
             raise_bug(error)
             captured = captured.otherwise
     return built(captured)
-
-
-def _optimizing() -> AbstractContextManager[None]:
-    from torchstone.compiler.runtime.cpu.jit import optimizing
-
-    return optimizing()
 
 
 def compile_many(

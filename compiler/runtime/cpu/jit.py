@@ -7,9 +7,7 @@ Nothing here knows torch. An ``Engine`` owns its code: function addresses dangle
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from threading import Lock
 from typing import Any
@@ -18,6 +16,7 @@ from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.lowering.mlir_passes import rounding
 from torchstone.compiler.mlir import Bindings, StringRef, bindings
+from torchstone.compiler.runtime import optimization
 from torchstone.compiler.runtime.cpu import level as levels
 
 # LLVM -O0 skips the IR optimizer, not the code generator; it halves the compile time of a small kernel.
@@ -43,7 +42,6 @@ _THOROUGH = {name: "false" if value == "true" else "true" for name, value in _QU
 # Loops of more steps stay loops until they are vectors: unrolled to the end they take four times as long (56 floats).
 _QUICK["unroll-full-max-count"] = _THOROUGH["unroll-full-max-count"] = "8"
 _generating = Lock()
-_OPTIMIZING = ContextVar("_OPTIMIZING", default=False)
 
 
 class _EngineHandle(ctypes.Structure):
@@ -296,20 +294,10 @@ def _in_process(name: str) -> bool:
     return True
 
 
-@contextmanager
-def optimizing() -> Iterator[None]:
-    """Have kernels optimized from the start, as those are that do much work or have been called often."""
-    token = _OPTIMIZING.set(True)
-    try:
-        yield
-    finally:
-        _OPTIMIZING.reset(token)
-
-
 def opt_level(work: Dim | None) -> int:
     """Return the LLVM level for a kernel of ``work`` iterations a loop nest.
 
     None is for what will never be known; what is known when it is called is compiled quickly first.
     """
     large = work is None or (isinstance(work, int) and work > SMALL_WORK)
-    return FAST_CODE if large or _OPTIMIZING.get() else FAST_COMPILE
+    return FAST_CODE if large or optimization.at_once() else FAST_COMPILE

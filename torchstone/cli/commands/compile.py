@@ -96,6 +96,9 @@ def compile(
     freeze: Annotated[
         bool, typer.Option("--freeze", help="Take the parameters that FN holds for constants: compute with them once.")
     ] = False,
+    optimize: Annotated[
+        bool, typer.Option("--optimize", help="Optimize code for the CPU at once: that of small programs waits.")
+    ] = False,
     expand: Annotated[
         bool, typer.Option("--expand", help="Print composites of the stage flat as the primitives in their bodies.")
     ] = False,
@@ -120,15 +123,12 @@ def compile(
         raise InputError("say what to compile: FILE:FN, as in model.py:forward, or --passes for the passes alone")
     with timing() as times:
         if origin is not None:
-            if arg or profile or engine_cache or explain or freeze or expand:
-                raise InputError(
-                    f"--from {origin} takes neither --arg, --profile, --engine-cache, --explain, --expand nor "
-                    "--freeze: there is no program, only its text"
-                )
-            _compile_text(what, origin, row, emit, library_calls=library_calls)
+            more = arg or profile or engine_cache or explain or freeze or optimize or expand
+            _compile_text(what, origin, row, emit, library_calls=library_calls, alone=not more)
         else:
-            own = {} if engine_cache is None else {"engine_cache": engine_cache}
-            executable = _compiled(what, arg, target, library_calls, freeze, profile or [], own)
+            own: dict[str, Any] = {"freeze": freeze, "optimize": optimize}
+            own |= {} if engine_cache is None else {"engine_cache": engine_cache}
+            executable = _compiled(what, arg, target, library_calls, profile or [], own)
             _show(executable, emit, row.name, explain=explain, expand=expand)
     if time_passes:
         warn(times)
@@ -141,8 +141,20 @@ def _print_passes(target: Target) -> None:
     say("\n\n".join(map(str, pipelines(target))))
 
 
-def _compile_text(what: str, origin: str, target: Target, emit: list[str] | None, *, library_calls: bool) -> None:
-    """Take the text of a stage through the stages after it and print those asked for."""
+def _compile_text(
+    what: str, origin: str, target: Target, emit: list[str] | None, *, library_calls: bool, alone: bool
+) -> None:
+    """Take the text of a stage through the stages after it and print those asked for.
+
+    Raises InputError unless it is ``alone``, without options that are of a program.
+    """
+    from torchstone.conformance.errors import InputError
+
+    if not alone:
+        raise InputError(
+            f"--from {origin} takes neither --arg, --profile, --engine-cache, --explain, --expand, --freeze nor "
+            "--optimize: there is no program, only its text"
+        )
     check_known("stage of text", [origin], TEXTS)
     from torchstone.compiler.from_text import from_text
 
@@ -164,10 +176,9 @@ def _show(executable: Executable, emit: list[str] | None, own: str, *, explain: 
 
 
 def _compiled(
-    what: str, arg: list[str] | None, target: str, library_calls: bool, freeze: bool, texts: list[str],
-    own: Mapping[str, Any],
+    what: str, arg: list[str] | None, target: str, library_calls: bool, texts: list[str], own: Mapping[str, Any],
 ) -> Executable:  # fmt: skip
-    """Compile FILE:FN; ``texts`` are its profiles, ``own`` further options of the target."""
+    """Compile FILE:FN; ``texts`` are its profiles, ``own`` further options, the target's too."""
     from torchstone.compiler.driver import compile as build
     from torchstone.conformance.errors import InputError
 
@@ -186,7 +197,7 @@ def _compiled(
     sizes = {symbol: size for ranges in profiles[:1] for symbol, (_, size, _) in ranges.items()}
     args, dynamic = _arguments(arg, getattr(module, f"{name}_args", None), file, name, sizes)
     options = {"profiles": profiles, **own} if profiles else own
-    return build(fn, args, target, dynamic, library_calls=library_calls, alias_results=False, freeze=freeze, **options)
+    return build(fn, args, target, dynamic, library_calls=library_calls, alias_results=False, **options)
 
 
 def _profile(text: str) -> Ranges:
