@@ -123,8 +123,9 @@ def compile(
         raise InputError("say what to compile: FILE:FN, as in model.py:forward, or --passes for the passes alone")
     with timing() as times:
         if origin is not None:
-            more = arg or profile or engine_cache or explain or freeze or optimize or expand
-            _compile_text(what, origin, row, emit, library_calls=library_calls, alone=not more)
+            if arg or profile or engine_cache or explain or freeze or optimize or expand:
+                raise InputError(f"--from {origin} {_TEXT_ALONE}")
+            _compile_text(what, origin, row, emit, library_calls=library_calls)
         else:
             own: dict[str, Any] = {"freeze": freeze, "optimize": optimize}
             own |= {} if engine_cache is None else {"engine_cache": engine_cache}
@@ -141,20 +142,14 @@ def _print_passes(target: Target) -> None:
     say("\n\n".join(map(str, pipelines(target))))
 
 
-def _compile_text(
-    what: str, origin: str, target: Target, emit: list[str] | None, *, library_calls: bool, alone: bool
-) -> None:
-    """Take the text of a stage through the stages after it and print those asked for.
+_TEXT_ALONE = (
+    "takes neither --arg, --profile, --engine-cache, --explain, --expand, --freeze nor --optimize: there is no "
+    "program, only its text"
+)
 
-    Raises InputError unless it is ``alone``, without options that are of a program.
-    """
-    from torchstone.conformance.errors import InputError
 
-    if not alone:
-        raise InputError(
-            f"--from {origin} takes neither --arg, --profile, --engine-cache, --explain, --expand, --freeze nor "
-            "--optimize: there is no program, only its text"
-        )
+def _compile_text(what: str, origin: str, target: Target, emit: list[str] | None, *, library_calls: bool) -> None:
+    """Take the text of a stage through the stages after it and print those asked for."""
     check_known("stage of text", [origin], TEXTS)
     from torchstone.compiler.from_text import from_text
 
