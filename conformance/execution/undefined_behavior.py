@@ -220,6 +220,16 @@ def _sampled_places(given: Mapping[str, Any]) -> str | None:
     return "grid_sampler: eager makes an index of a place that is no finite number; its gradient may write anywhere"
 
 
+@_RULES.register("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate")
+def _masked_places(given: Mapping[str, Any]) -> str | None:
+    for size, index in zip(given["self"].shape, given["indices"], strict=False):
+        if index is None or index.dtype is torch.bool:
+            continue
+        if bool((((index < -size) | (index >= size)) & given["mask"]).any()):
+            return "_unsafe_masked_index: the mask does not leave out an index that is out of range"
+    return None
+
+
 @_RULES.register("binomial")
 def _counts(given: Mapping[str, Any]) -> str | None:
     return "binomial: eager does not return for a count of NaN" if bool(given["count"].isnan().any()) else None

@@ -116,6 +116,8 @@ UNDEFINED_BEHAVIOR = Trait(
         _scaled_mm_v2="as _scaled_mm",
         _grouped_mm="ends of groups that fall, or lie outside of the operand",
         _fft_c2r="three dims or more, one of them long",
+        _unsafe_masked_index="an index out of range that the mask does not leave out",
+        _unsafe_masked_index_put_accumulate="as _unsafe_masked_index",
         binomial="a count of NaN: eager does not return",
         fake_quantize_per_channel_affine_cachemask="a quotient that no integer of 64 bits holds",
         logit_backward="an eps of NaN",
@@ -132,7 +134,8 @@ UNDEFINED_BEHAVIOR = Trait(
         "Eager's kernel reads or writes out of bounds, returns memory that nobody wrote to, leaves the range of signed "
         "integers, ends the process, or never returns, for such operands. The documentation of grouped_mm has ends of "
         "groups increase: eager's kernel for the CPU then multiplies some rows twice, and one for a GPU reads out of "
-        "bounds."
+        "bounds. The mask of _unsafe_masked_index is to leave out what is out of range: eager's kernel takes the "
+        "nearest index, and a compiler reads what lies there."
     ),
     effect="The case is untested.",
     read_by=("conformance.execution.undefined_behavior",),

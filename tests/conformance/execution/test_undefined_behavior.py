@@ -60,6 +60,20 @@ def test_a_bound_of_nan_under_a_gradient_is_undefined(eps: float | None) -> None
     assert ("eps of NaN" in undefined_behavior(variant.backward(case))) == (eps is not None and math.isnan(eps))
 
 
+@pytest.mark.parametrize("name", ["_unsafe_masked_index", "_unsafe_masked_index_put_accumulate"])
+@pytest.mark.parametrize(("index", "undefined"), [(2, False), (-3, False), (3, True), (-4, True)])
+def test_an_index_out_of_range_is_undefined_unless_the_mask_leaves_it_out(
+    name: str, index: int, undefined: bool
+) -> None:
+    for left_out in (False, True):
+        last = -1.0 if name == "_unsafe_masked_index" else Ref("x")
+        call = Call(f"torch.{name}", (Ref("x"), Ref("mask"), [Ref("i")], last), {}, "y")
+        mask = torch.tensor([True, True, not left_out])
+        inputs = {"x": torch.ones(3), "mask": mask, "i": torch.tensor([0, 1, index])}
+        one = Case(Program(tuple(inputs), (call,), Ref("y")), inputs, "test", name, "float32")
+        assert bool(undefined_behavior(one)) == (undefined and not left_out)
+
+
 @pytest.mark.parametrize(("degree", "undefined"), [(2**61, False), (2**62, True), (1e30, True)])
 def test_a_degree_that_overflows_is_undefined(degree: float, undefined: bool) -> None:
     call = Call("torch.special.chebyshev_polynomial_w", (Ref("x"), degree), {}, "y")
