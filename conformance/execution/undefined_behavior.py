@@ -223,9 +223,7 @@ def _sampled_places(given: Mapping[str, Any]) -> str | None:
 @_RULES.register("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate")
 def _masked_places(given: Mapping[str, Any]) -> str | None:
     for size, index in zip(given["self"].shape, given["indices"], strict=False):
-        if index is None or index.dtype is torch.bool:
-            continue
-        if bool((((index < -size) | (index >= size)) & given["mask"]).any()):
+        if index is not None and bool((((index < -size) | (index >= size)) & given["mask"]).any()):
             return "_unsafe_masked_index: the mask does not leave out an index that is out of range"
     return None
 

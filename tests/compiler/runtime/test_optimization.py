@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torchstone.compiler.diagnostics import Unsupported
 from torchstone.compiler.driver import compile
 from torchstone.compiler.runtime.cpu import jit
 from torchstone.compiler.runtime.optimization import at_once, optimizing
@@ -25,13 +24,9 @@ def test_a_small_program_is_optimized_at_once_if_that_is_asked(target: str) -> N
 
 
 def test_it_is_asked_of_one_program_only() -> None:
-    def refused(x: torch.Tensor) -> torch.Tensor:
-        return torch.ops.aten.bernoulli_.float(torch.special.zeta(x, x), 0.5).to_sparse()
-
-    with pytest.raises(Unsupported):
-        compile(refused, (torch.ones(2),), optimize=True)
+    with pytest.raises(ZeroDivisionError), optimizing(at_once=True):
+        1 / 0  # noqa: B018
     assert not at_once() and jit.opt_level(10) == jit.FAST_COMPILE
     with optimizing(at_once=True):
-        assert jit.opt_level(10) == jit.FAST_CODE
         compile(torch.exp, (torch.ones(2),))
-        assert at_once()
+        assert at_once() and jit.opt_level(10) == jit.FAST_CODE
