@@ -1,11 +1,13 @@
-"""Defaults of arguments that hang on the dtype of the operand: the float64 run has to be given eager's.
+"""Calls that compute another function of an operand of another dtype: the float64 run has to be told eager's.
 
 ``rms_norm`` adds ``finfo(dtype).eps``, ``pinv`` leaves out what lies below it: left to itself, the float64 run computes
-another function, and absolves who computes that one. The defaults are PyTorch's, as it documents them.
+another function, and absolves who computes that one. The defaults are PyTorch's, as it documents them. So does a view
+of the bits as another dtype (``bits``).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,8 @@ from torch import Tensor
 
 from torchstone.conformance.oracle.op_traits.references import DEFAULTS_BY_DTYPE
 from torchstone.conformance.oracle.op_traits.trait import Implementations
+from torchstone.conformance.oracle.reference.bits import reads_bits, viewed
+from torchstone.conformance.oracle.reference.widen import viewed_as
 from torchstone.conformance.program.program import Call, Perform, Program
 
 
@@ -57,29 +61,39 @@ _RULES.register("nan_to_num")(_Rule(("input", "nan", "posinf", "neginf"), _ends)
 
 
 class RecordOperands:
-    """Notes the dtype of the first operand of each call that has such a default, in eager's run."""
+    """Notes the dtype of the first operand of each such call, in eager's run."""
 
     def __init__(self, program: Program) -> None:
         rules = {index: _rule_of(call) for index, call in enumerate(program.calls)}
+        views = {index: viewed_as(call) for index, call in enumerate(program.calls)}
         self._rules = {index: rule for index, rule in rules.items() if rule is not None}
+        self._views = {index: named for index, named in views.items() if named is not None}
         self._dtypes: dict[int, torch.dtype] = {}
 
     def __bool__(self) -> bool:
-        """Whether any call has one."""
-        return bool(self._rules)
+        """Whether there is any such call."""
+        return bool(self._rules or self._views)
+
+    @property
+    def reads_bits(self) -> bool:
+        """Whether eager's run has viewed numbers by their bits."""
+        return any(reads_bits(self._dtypes[at], named) for at, named in self._views.items() if at in self._dtypes)
 
     def perform(self, index: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A call of eager's run: see ``Program.run``."""
-        operand = _operand(args, kwargs) if index in self._rules else None
-        if operand is not None and (operand.is_floating_point() or operand.is_complex()):
+        operand = _operand(args, kwargs) if index in self._rules or index in self._views else None
+        if operand is not None and (operand.is_floating_point() or operand.is_complex() or index in self._views):
             self._dtypes[index] = operand.dtype
         return function(*args, **kwargs)
 
     def told(self, perform: Perform | None) -> Perform:
-        """What makes the calls of a float64 run: ``perform`` with eager's defaults, where it leaves them out."""
+        """What makes the calls of a float64 run: ``perform`` with eager's defaults, where it leaves them out, and with
+        eager's bits."""
 
         def performed(index: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-            if index in self._dtypes:
+            if index in self._dtypes and index in self._views:
+                function = functools.partial(viewed, function, self._dtypes[index], self._views[index])
+            elif index in self._dtypes:
                 args, kwargs = self._complete(index, args, kwargs)
             return function(*args, **kwargs) if perform is None else perform(index, function, args, kwargs)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from torchstone.compiler._torch.tensors import flip_bits_of, storage_key
 from torchstone.conformance.oracle.op_traits.references import WIDENED_CASTS, WITHOUT_FLOAT64
 from torchstone.conformance.oracle.reference.without_float64 import is_float8
+from torchstone.conformance.program.literals import leaves
 from torchstone.conformance.program.program import Call, Program
 
 
@@ -32,25 +33,37 @@ def wider(dtype: torch.dtype) -> torch.dtype:
 
 
 def widen_program(program: Program) -> Program:
-    """The program with dtype arguments and casts widened, but for those that a formula reads (``without_float64``).
+    """The program with dtype arguments and casts widened, but for those that a formula reads (``without_float64``), and
+    those that say what bits are read as (``bits``).
 
     A cast to a float of 8 bits stays. Nothing is computed in 8 bits: they are what numbers become, by a conversion that
     is a function of its own. It saturates, has no infinity or no sign, and has as many steps as digits.
+
+    Raises ``NoTwin`` where a program that is given to a call reads bits: what eager's are is not known in there.
     """
 
     def leaf(value: Any) -> Any:
         if isinstance(value, Program):
+            if any(map(viewed_as, value.every_call)):
+                raise NoTwin("a body of control flow views numbers as those of another dtype")
             return widen_program(value)
         if not isinstance(value, torch.dtype) or is_float8(value):
             return value
         return wider(value)
 
     def widened(call: Call) -> Call:
-        if WITHOUT_FLOAT64.has(call.operator):
+        if WITHOUT_FLOAT64.has(call.operator) or viewed_as(call):
             return call
         return replace(call.map_arguments(leaf), target=_WIDENED.get(call.target, call.target))
 
     return program.rewrite(widened)
+
+
+def viewed_as(call: Call) -> torch.dtype | None:
+    """The dtype that a call views a tensor as; None of any other call."""
+    if call.operator not in ("view", "view_copy"):
+        return None
+    return next((leaf for leaf in leaves((call.args, call.kwargs)) if isinstance(leaf, torch.dtype)), None)
 
 
 def widen_inputs(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:

@@ -1,0 +1,87 @@
+"""Bits viewed as numbers of another dtype are eager's in the float64 run: other ones would let a wrong result pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.conformance.oracle.test_compare import X, Y, compare, several
+from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.oracle.reference.runs import Referee
+from torchstone.conformance.oracle.reference.widen import wider
+from torchstone.conformance.program.program import Call, Program, Ref
+
+DTYPES = (
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn),
+    *(torch.int64, torch.int32, torch.int16, torch.uint8),
+    *(torch.complex64, torch.complex128),
+)
+NUMBERS = torch.tensor([1.0, 2.0, 3.5, 4.25, 0.125, 0.75, 9.0, 11.0] * 2)
+R0, R1, R2 = (Ref(f"r{k}") for k in range(3))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("named", DTYPES, ids=str)
+@pytest.mark.parametrize("target", ["Tensor.view", "view_copy", "ops.aten.view.dtype"])
+def test_a_view_gives_eagers_numbers(target: str, named: torch.dtype, dtype: torch.dtype) -> None:
+    program, x = several((target, X, named)), NUMBERS.to(dtype)
+    run = Referee(program, (x,)).float64
+    torch.testing.assert_close(run.leaves[0], program(x).to(wider(named)), rtol=0, atol=0, equal_nan=True)
+
+
+WHOLE = several(("Tensor.view", X, torch.int32), ("Tensor.float", R0), ("mean", R1))
+HALVES = several(("Tensor.view", X, torch.bfloat16), ("sum", R0))
+WITHOUT_SIGN = several(
+    ("exp", X), ("Tensor.view", R0, torch.int32), ("bitwise_and", R1, 0x7FFFFFFF), ("Tensor.view", R2, torch.float32)
+)
+NORM = several(("Tensor.view", X, torch.float64), ("nn.functional.group_norm", R0, 2, Y), inputs=("x0", "x1"))
+PAIRS = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
+WEIGHT = torch.tensor([0.0, 1.0], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("program", "inputs", "backend", "outcome"),
+    [
+        (WHOLE, (NUMBERS,), lambda x: x.view(torch.int32).double().mean().float(), Outcome.PASS),
+        (WHOLE, (NUMBERS,), lambda x: WHOLE(x) / 2, Outcome.MISMATCH),  # what float64's bits give
+        (HALVES, (NUMBERS,), lambda x: HALVES(x) / 2, Outcome.MISMATCH),
+        (WITHOUT_SIGN, (NUMBERS,), lambda x: x.double().exp().float(), Outcome.PASS),
+        (WITHOUT_SIGN, (NUMBERS,), lambda x: x.exp() * 1.001, Outcome.MISMATCH),
+        (NORM, (PAIRS, WEIGHT), lambda x, weight: weight.new_zeros(2, 2), Outcome.ILL_CONDITIONED),
+        (NORM, (PAIRS, WEIGHT), lambda x, weight: weight.new_full((2, 2), 1e-14), Outcome.MISMATCH),
+    ],
+)
+def test_what_is_computed_of_bits(
+    program: Program, inputs: tuple[Tensor, ...], backend: Callable[..., Tensor], outcome: Outcome
+) -> None:
+    assert compare(program, backend, *inputs).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        several(("Tensor.view", X, torch.int32), ("Tensor.bitwise_and_", R0, 0x7FFFFFFF), ("sum", X)),
+        several(
+            ("cond", Y, several(("Tensor.view", X, torch.int32)), several(("Tensor.int", X)), [X]), inputs=("x0", "x1")
+        ),
+    ],
+    ids=["written to", "in a body"],
+)
+def test_no_run_where_eagers_bits_are_not_to_be_had(program: Program) -> None:
+    run = Referee(program, (NUMBERS, torch.tensor(True))[: len(program.inputs)]).float64
+    assert "another dtype" in run.problem
+
+
+def test_a_leaf_of_autograd_is_not_written_to() -> None:
+    calls = (
+        Call("torch.Tensor.requires_grad_", (X,), {}, "leaf"),
+        Call("torch.Tensor.view", (Ref("bits"), torch.float32), {}, "factor"),
+        Call("torch.mul", (Ref("leaf"), Ref("factor")), {}, "product"),
+        Call("torch.autograd.grad", ([Ref("product")], [Ref("leaf")], [Ref("leaf")]), {}, "gradient"),
+    )
+    program = Program(("x0", "bits"), calls, Ref("gradient", (0,)))
+    run = Referee(program, (NUMBERS, NUMBERS.clone().view(torch.int32))).float64
+    assert torch.equal(run.leaves[0], NUMBERS.double() ** 2)
