@@ -414,7 +414,7 @@ def test_the_evidence_names_the_leaf() -> None:
 
 
 def test_without_a_float64_run_the_evidence_says_so() -> None:
-    reinterpreted = several(("Tensor.view", X, torch.bfloat16), ("Tensor.mul_", Ref("r0"), 1))
+    reinterpreted = several(("Tensor.view", X, torch.bfloat16), ("clone", Ref("r0")), ("Tensor.mul_", Ref("r1"), 1))
     finding = compare(reinterpreted, lambda x: x.view(torch.bfloat16) + 1, A)
     assert finding.outcome is Outcome.MISMATCH
     assert finding.evidence["note"].startswith("no float64 run: numbers are viewed as those of another dtype")
