@@ -22,9 +22,9 @@ from torchstone.compiler.lowering import partition
 from torchstone.compiler.lowering.registry import find_target
 from torchstone.compiler.lowering.target import Kernel, Lowered, Target
 from torchstone.compiler.ops import PRIMITIVES
+from torchstone.compiler.optimization import optimizing
 from torchstone.compiler.passes import Pipeline, timed
 from torchstone.compiler.prepared import Prepared
-from torchstone.compiler.runtime.optimization import optimizing
 from torchstone.compiler.transforms.contract import CONTRACT, FLAT, to_contract, to_flat
 from torchstone.compiler.transforms.expand import expand
 

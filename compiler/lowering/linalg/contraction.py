@@ -19,7 +19,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from torchstone.compiler import mlir
+from torchstone.compiler import mlir, optimization
 from torchstone.compiler.ir import Operation, Value
 from torchstone.compiler.lowering.linalg import scalars as s
 from torchstone.compiler.lowering.linalg.nest import LoopNest, Reader
@@ -257,13 +257,18 @@ class Tiles(Reader):
         return mlir.vector.TransferWriteOp(tensor.type, value, tensor, at, layout, inside).result
 
 
+def tiles_pay(work: int) -> bool:
+    """Say whether tiles pay for so many multiplications, where the time to compile them counts, or does not."""
+    return work >= LEAST_WORK or (work > 0 and optimization.at_once())
+
+
 def tiled(e: Any, op: Operation, a: Index, b: Index, sizes: Sequence[Any], summed: range) -> Any | None:
     """Return the result of a contraction whose operands are read at these indices, None where tiles do not pay.
 
     ``sizes`` are those of the loops: batch, rest of a, summed, rest of b.
     """
     known = all(isinstance(size, int) for size in sizes)
-    if op.result.dtype.name not in ("float32", "float64") or not known or prod(sizes) < LEAST_WORK:
+    if op.result.dtype.name not in ("float32", "float64") or not known or not tiles_pay(prod(sizes)):
         return None
     column = len(sizes) - 1
     if not summed or column in summed or sizes[column] < 4:

@@ -19,7 +19,7 @@ from torchstone.compiler.ir.dtypes import DType
 from torchstone.compiler.ir.types import TensorType
 from torchstone.compiler.lowering.linalg import takes
 from torchstone.compiler.lowering.linalg.build import emit
-from torchstone.compiler.lowering.linalg.contraction import LEAST_WORK
+from torchstone.compiler.lowering.linalg.contraction import tiles_pay
 from torchstone.compiler.lowering.mlir_passes import pipelines
 from torchstone.compiler.lowering.mlir_passes.sums import ELEMENTWISE, operations, widen
 from torchstone.compiler.lowering.stablehlo.emitter import StablehloEmitter, dtype_of, element
@@ -286,9 +286,9 @@ def _rows(padding: Any) -> list[tuple[int, int]]:
 
 
 def _is_large(out: Any, summed: int, *types: Any) -> bool:
-    """Say whether a product of float32 is so large that tiles pay."""
+    """Say whether tiles pay for a product of float32."""
     known = all(isinstance(t.element_type, mlir.ir.F32Type) and t.has_static_shape for t in (*types, out))
-    return known and prod(out.shape) * summed >= LEAST_WORK
+    return known and tiles_pay(prod(out.shape) * summed)
 
 
 def _dimension_size(op: Any) -> list[Any]:

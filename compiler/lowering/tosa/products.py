@@ -14,19 +14,19 @@ from torchstone.compiler import mlir
 from torchstone.compiler.ir import Graph, TensorType, Value
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.lowering.linalg.build import emit
-from torchstone.compiler.lowering.linalg.contraction import LEAST_WORK
+from torchstone.compiler.lowering.linalg.contraction import tiles_pay
 from torchstone.compiler.transforms.builder import Builder
 
 
 def product(op: Any) -> Any:
-    """Return the result of a large product of static float32 tensors at the insertion point, else None."""
+    """Return the result of a product of static float32 tensors at the insertion point, None where tiles do not pay."""
     out = op.results[0].type
     count = len(op.operands) - 2  # the last two are zero points
     types = [v.type for v in (*op.operands[:count], op.results[0])]
     if not all(isinstance(t.element_type, mlir.ir.F32Type) and t.has_static_shape for t in types):
         return None
     columns = types[1].shape[2] * types[1].shape[0] if op.name == "tosa.matmul" else types[1].shape[0]
-    if prod(out.shape) * prod(types[1].shape) < LEAST_WORK * columns:
+    if not columns or not tiles_pay(prod(out.shape) * (prod(types[1].shape) // columns)):
         return None
     graph = Graph("product", [])
     b, sources = Builder(graph.ops), []

@@ -12,11 +12,11 @@ from functools import cache, lru_cache
 from threading import Lock
 from typing import Any
 
+from torchstone.compiler import optimization
 from torchstone.compiler.diagnostics import TorchstoneError
 from torchstone.compiler.ir.dims import Dim
 from torchstone.compiler.lowering.mlir_passes import rounding
 from torchstone.compiler.mlir import Bindings, StringRef, bindings
-from torchstone.compiler.runtime import optimization
 from torchstone.compiler.runtime.cpu import level as levels
 
 # LLVM -O0 skips the IR optimizer, not the code generator; it halves the compile time of a small kernel.

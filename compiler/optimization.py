@@ -1,4 +1,4 @@
-"""Whether kernels are to be optimized at once, as ``compile(..., optimize=True)`` wants it."""
+"""Whether code is to be optimized at once, as ``compile(..., optimize=True)`` wants it, however long that takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _AT_ONCE = ContextVar("_AT_ONCE", default=False)
 
 @contextmanager
 def optimizing(at_once: bool) -> Iterator[None]:
-    """Have the kernels made in here optimized ``at_once``, as those are that do much work or were called often."""
+    """Have what is compiled in here optimized ``at_once``, as that is which does much work or was called often."""
     token = _AT_ONCE.set(at_once)
     try:
         yield
@@ -20,5 +20,5 @@ def optimizing(at_once: bool) -> Iterator[None]:
 
 
 def at_once() -> bool:
-    """Whether a kernel that is made now is to be optimized at once."""
+    """Whether what is compiled now is to be optimized at once."""
     return _AT_ONCE.get()

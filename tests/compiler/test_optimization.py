@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from torchstone.compiler.driver import compile
+from torchstone.compiler.optimization import at_once, optimizing
 from torchstone.compiler.runtime.cpu import jit
-from torchstone.compiler.runtime.optimization import at_once, optimizing
 
 
 @pytest.mark.parametrize("target", ["linalg", "tosa", "stablehlo"])
@@ -21,6 +21,16 @@ def test_a_small_program_is_optimized_at_once_if_that_is_asked(target: str) -> N
     assert quick.ir["llvm"] != optimized.ir["llvm"]
     for exe in (quick, optimized):
         torch.testing.assert_close(exe(x), softmax(x))
+
+
+@pytest.mark.parametrize("target", ["linalg", "tosa", "stablehlo"])
+@pytest.mark.parametrize("summed", [7, 0])
+def test_a_small_product_is_computed_in_tiles_if_that_is_asked(target: str, summed: int) -> None:
+    args = torch.randn(2, 5, summed), torch.randn(2, summed, 9)
+    for optimize in (False, True):
+        exe = compile(torch.bmm, args, target, optimize=optimize)
+        assert ("vector.fma" in exe.ir["linalg"]) == (optimize and summed > 0)
+        torch.testing.assert_close(exe(*args), torch.bmm(*args))
 
 
 def test_it_is_asked_of_one_program_only() -> None:
