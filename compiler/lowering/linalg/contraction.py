@@ -26,7 +26,7 @@ from torchstone.compiler.lowering.linalg.nest import LoopNest, Reader
 from torchstone.compiler.lowering.linalg.panels import Panel
 from torchstone.compiler.lowering.linalg.views import VIEWS, Index, is_view, loop
 
-# Multiplications from which on tiles pay; below, compiling them takes longer than they save.
+# Multiplications from which on tiles save more time than it takes to compile them.
 LEAST_WORK = 1 << 17
 # A tile fills the vector registers but for a panel of b, which stays in the first cache. Rows that are many more than
 # registers cost five times as much.
@@ -258,7 +258,7 @@ class Tiles(Reader):
 
 
 def tiles_pay(work: int) -> bool:
-    """Say whether tiles pay for so many multiplications, where the time to compile them counts, or does not."""
+    """Say whether tiles pay for so many multiplications; for any, where the time to compile them does not count."""
     return work >= LEAST_WORK or (work > 0 and optimization.at_once())
 
 

@@ -252,7 +252,7 @@ def _dot(op: Any) -> list[Any] | None:
     text = str(op.attributes["dot_dimension_numbers"])
     names = ("lhs_batching", "rhs_batching", "lhs_contracting", "rhs_contracting")
     a_batch, b_batch, a_sum, b_sum = (tuple(_ints(text, f"{name}_dimensions")) for name in names)
-    if not _is_large(out, prod(x.shape[d] for d in a_sum), x, y):
+    if not _tiles_pay(out, prod(x.shape[d] for d in a_sum), x, y):
         return None
     dims = {"a_batch": a_batch, "b_batch": b_batch, "a_sum": a_sum, "b_sum": b_sum}
     return computed(op, op.operands, lambda b, x, y: [b.contract(x, y, **dims)])
@@ -270,7 +270,7 @@ def _convolution(op: Any) -> list[Any] | None:
     )
     if not plain or op.attributes["batch_group_count"].value != 1:
         return None
-    if not _is_large(out, prod(weight.shape) // weight.shape[0], x, weight):
+    if not _tiles_pay(out, prod(weight.shape) // weight.shape[0], x, weight):
         return None
     low, high = zip(*_rows(op.attributes["padding"]), strict=True)
     window = {
@@ -285,7 +285,7 @@ def _rows(padding: Any) -> list[tuple[int, int]]:
     return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def _is_large(out: Any, summed: int, *types: Any) -> bool:
+def _tiles_pay(out: Any, summed: int, *types: Any) -> bool:
     """Say whether tiles pay for a product of float32."""
     known = all(isinstance(t.element_type, mlir.ir.F32Type) and t.has_static_shape for t in (*types, out))
     return known and tiles_pay(prod(out.shape) * summed)

@@ -1,7 +1,7 @@
-"""Large products and convolutions on our runtime: by the kernels that the linalg target has for them.
+"""Products and convolutions on our runtime, where tiles pay: by the kernels that the linalg target has for them.
 
 Upstream lowers ``tosa.matmul`` and ``tosa.conv2d`` to loop nests that go over the elements one by one, twenty times
-slower. What is validated and printed stays TOSA; small ones stay upstream's.
+slower. What is validated and printed stays TOSA; the others stay upstream's.
 """
 
 from __future__ import annotations
