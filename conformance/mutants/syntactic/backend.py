@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from torchstone.conformance.backends.adapters.builtin import Linalg
 from torchstone.conformance.errors import InputError, UnknownName
@@ -18,9 +18,6 @@ from torchstone.conformance.mutants.syntactic import population
 from torchstone.conformance.mutants.syntactic.application import LiveCode, import_all
 from torchstone.conformance.mutants.syntactic.enumerate import mutations
 from torchstone.conformance.mutants.syntactic.mutation import Mutation
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class _Fingerprints:
@@ -59,21 +56,10 @@ class MutatedSource(Linalg):
         if self.fingerprint and self.fingerprint not in _APPLIED:
             raise InputError(f"this process has another mutation already: {', '.join(_APPLIED)}")
 
-    def compile(self, fn: Callable[..., Any], args: tuple[Tensor, ...]) -> Callable[..., Any]:
+    def settings(self) -> dict[str, Any]:
+        """Return the options of ``compile``, once the mutation is in: every way of compiling asks for them."""
         self.warm_up()
-        return super().compile(fn, args)
-
-    def compile_dynamic(
-        self, fn: Callable[..., Any], args: tuple[Tensor, ...], dims: tuple[tuple[int, ...], ...]
-    ) -> Callable[..., Any]:
-        self.warm_up()
-        return super().compile_dynamic(fn, args, dims)
-
-    def compile_many(
-        self, programs: Iterable[tuple[Callable[..., Any], tuple[Tensor, ...]]]
-    ) -> list[Callable[..., Any] | Exception]:
-        self.warm_up()
-        return super().compile_many(programs)
+        return super().settings()
 
 
 BACKEND_NAME = "torchstone.conformance.mutants.syntactic:linalg"
