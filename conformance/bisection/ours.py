@@ -8,12 +8,16 @@
 - ``lowering``: what the target's lowering wrote, run by somebody else: MLIR's own passes, or StableHLO's interpreter
 - ``code``: the target as it is, with its passes on MLIR, and code for this processor
 
+Of a case that is refused, the lowering is asked what it takes where its own turn comes: until then, and for all ops but
+the one that is on trial, every basic primitive is taken.
+
 A part is tried in a fork, so that what it changes in this process stays there.
 """
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import importlib
 import os
 from collections.abc import Callable, Sequence
@@ -24,8 +28,10 @@ from torchstone.compiler.lowering import evaluator, partition
 from torchstone.compiler.lowering.registry import find_target
 from torchstone.compiler.lowering.steps import is_control
 from torchstone.compiler.lowering.target import Target
+from torchstone.compiler.ops import PRIMITIVES
 from torchstone.compiler.runtime.cpu import jit, kernel
 from torchstone.compiler.runtime.cpu.level import VARIABLE, unavailable
+from torchstone.compiler.transforms.bodies import BODIES
 from torchstone.conformance.backends.adapters.builtin import Builtin
 from torchstone.conformance.bisection.apart import lower_apart, lower_copying
 from torchstone.conformance.bisection.plain import PlainKernel
@@ -52,27 +58,32 @@ _INTERPRETER, _BY_INTERPRETER = "stablehlo-interpreter", ("stablehlo", "stablehl
 Change: TypeAlias = "Callable[[Target], Target]"
 
 
-def rungs(backend: Any) -> Sequence[Rung]:
-    """The rungs of one of torchstone's own backends, or of a mutant of one; none for any other."""
+def rungs(backend: Any, refused: bool = False) -> Sequence[Rung]:
+    """The rungs of one of torchstone's own backends, or of a mutant of one; none for any other.
+
+    ``refused`` says that the backend refuses the case.
+    """
     if not isinstance(backend, Builtin):
         return ()
 
-    def up_to(*changes: Change) -> Callable[[], Builtin]:
-        return lambda: _changed(backend, *changes)
+    def up_to(*changes: Change, asked: str | None = None) -> Callable[[], Builtin]:
+        """The backend, changed; with ``asked``, a refused case is refused for basic primitives of this name alone."""
+        spared = (_taking_all_but(asked),) if refused and asked is not None else ()
+        return lambda: _changed(backend, *spared, *changes)
 
     def alone(family: str, change: Callable[[str], Sequence[Change]], before: Verdict) -> list[Part]:
         """Each op of a family that ran: a change makes the compiler that has this stage for it and for no other."""
-        return [Part(name, up_to(*change(name))) for name in _ran(before) if name.startswith(family)]
+        return [Part(n, up_to(*change(n), asked=n)) for n in _ran(before) if n.startswith(family)]
 
-    def left_out(path: str, *changes: Change, shared: bool = False) -> list[Part]:
+    def left_out(path: str, *changes: Change, asked: str | None = None, shared: bool = False) -> list[Part]:
         names = _SPARED[path]
-        return [Part(f"the pass {n}", up_to(*changes, _without(path, n)), True, shared) for n in names]
+        return [Part(f"the pass {n}", up_to(*changes, _without(path, n), asked=asked), True, shared) for n in names]
 
     def decompositions(before: Verdict) -> list[Part]:
         return alone("aten.", lambda name: (_decomposed(name), _in_one), before)
 
     def expansions(before: Verdict) -> list[Part]:
-        passes = left_out(_FLAT, _evaluated, _in_one, shared=True)
+        passes = left_out(_FLAT, _evaluated, _in_one, asked="", shared=True)
         return [*passes, *alone("aten.", lambda name: (_expanding(name),), before)]
 
     def lowering(before: Verdict) -> list[Part]:
@@ -96,10 +107,10 @@ def rungs(backend: Any) -> Sequence[Rung]:
         Rung("capture", "the captured program, run by PyTorch's kernels", up_to(_captured), made="aten"),
         Rung("decompositions", "its decompositions, run by PyTorch's kernels", up_to(_decomposed(), _in_one),
              decompositions, given="aten", made="contract"),
-        Rung("expansions", "FlatIR, run by the primitives' evaluators", up_to(_evaluated, _in_one), expansions,
-             given="contract", made="flat"),
-        Rung("schedule", "the same in the steps of a schedule", up_to(_evaluated), given="flat", made="schedule"),
-        Rung("runtime", copied, up_to(_copying), given="flat", made=own),
+        Rung("expansions", "FlatIR, run by the primitives' evaluators", up_to(_evaluated, _in_one, asked=""),
+             expansions, given="contract", made="flat"),
+        Rung("schedule", "the same in steps of a schedule", up_to(_evaluated, asked=""), given="flat", made="schedule"),
+        Rung("runtime", copied, up_to(_copying, asked=""), given="flat", made=own),
     ]  # fmt: skip
     if own in _BY_INTERPRETER:
         what = "StableHLO, run by its reference interpreter"
@@ -143,6 +154,20 @@ def _decomposed(name: str = "") -> Change:
             return target.takes(op) if name in ("", op.name) else None
 
         return Target(target.name, takes, evaluator.lower, target.schedules)
+
+    return change
+
+
+def _taking_all_but(asked: str) -> Change:
+    """The target takes every primitive that has no body, and is asked only for those of a name."""
+    basic = PRIMITIVES.keys() - BODIES.keys()
+
+    def change(target: Target) -> Target:
+
+        def takes(op: Operation) -> str | None:
+            return None if op.name in basic and op.name != asked else target.takes(op)
+
+        return dataclasses.replace(target, takes=takes)
 
     return change
 

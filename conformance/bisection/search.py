@@ -62,6 +62,8 @@ def bisect(case: Case, backend: str, seconds: float = 60.0, say: Callable[[Tried
     if whole.outcome not in (*FAILURES, Outcome.UNSUPPORTED):
         return Blame(whole)
     trials.failure = whole
+    if whole.outcome is Outcome.UNSUPPORTED:
+        rungs = known_rungs(backend, refused=True)
     before = whole
     for rung in rungs[:-1]:
         if trials.shows(rung.stage, rung.what, rung.backend):
@@ -71,12 +73,14 @@ def bisect(case: Case, backend: str, seconds: float = 60.0, say: Callable[[Tried
     return _in_parts(rungs[-1], before, trials)
 
 
-def known_rungs(backend: str) -> Sequence[Rung]:
-    """Return the rungs of a backend. Raises ``InputError`` for one whose stages are not known."""
+def known_rungs(backend: str, refused: bool = False) -> Sequence[Rung]:
+    """Return the rungs of a backend for a case that fails, or is ``refused``.
+
+    Raises ``InputError`` for a backend whose stages are not known.
+    """
     loaded = load(backend)
-    for family in (ours, inductor, exported):
-        if found := family.rungs(loaded):
-            return found
+    if found := ours.rungs(loaded, refused) or inductor.rungs(loaded) or exported.rungs(loaded):
+        return found
     raise InputError(
         f'the stages of backend "{backend}" are not known: bisect knows torchstone\'s own targets, inductor, and '
         "backends that begin with torch.export"

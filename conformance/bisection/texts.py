@@ -10,6 +10,7 @@ import torch
 
 from torchstone.conformance.bisection.search import Blame, known_rungs
 from torchstone.conformance.custom.apart import Made, Steps, stream
+from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.program.case import Case
 
 GIVEN, MADE = "before", "after"
@@ -21,7 +22,7 @@ def stage_texts(case: Case, backend: str, blame: Blame, seconds: float = 60.0) -
     The whole compiler has the texts of all its stages. Where it raises or dies, what is up to the stage may have them,
     or what is up to the one before. Each is compiled in a fork of this process.
     """
-    rungs = list(known_rungs(backend))
+    rungs = list(known_rungs(backend, refused=blame.verdict.outcome is Outcome.UNSUPPORTED))
     at = next((at for at, rung in enumerate(rungs) if rung.stage == blame.stage), None)
     if at is None:
         return {}

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from torchstone.cli import invoke
+from torchstone.compiler.lowering.linalg import elementwise
 from torchstone.conformance.backends.adapters.builtin import Linalg
 from torchstone.conformance.backends.export_support import capture
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
@@ -141,6 +142,18 @@ def test_a_refusal_has_a_stage() -> None:
     blame = bisect(find_case(CASE), f"{__name__}:Declines")
     assert (blame.verdict.outcome, blame.stage) == (Outcome.UNSUPPORTED, "declines")
     assert [(tried.name, tried.shows) for tried in blame.tried] == [("torch.export", False), ("declines", True)]
+
+
+def test_a_primitive_without_a_rule_is_refused_by_the_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The expansion that asks for it is right: the lowering is asked what it takes where its own turn comes."""
+    monkeypatch.delitem(elementwise.FLOAT, "exp")
+    elementwise.takes.cache_clear()
+    case = find_case("opinfo:sigmoid:float32:0")
+    blame = bisect(case, "linalg", 30.0)
+    given = stage_texts(case, "linalg", blame, 30.0)["before"]
+    elementwise.takes.cache_clear()
+    assert (blame.verdict.outcome, blame.stage, blame.parts) == (Outcome.UNSUPPORTED, "lowering", ("flat.exp",))
+    assert given[0] == "flat" and "flat.exp(" in given[1]
 
 
 class WrongTable(AfterExport):
