@@ -91,7 +91,7 @@ def _gone(
     asked = {name: one for name, one in changed.items() if one is not None and has_special_values(one) is not None}
     if not asked:
         return untold
-    verdicts = yield Ask(tuple(asked.values()))
+    verdicts = yield Ask(tuple(asked.values()), quick=True)
     gone = frozenset(name for name, verdict in zip(asked, verdicts, strict=True) if not alike(verdict))
     return gone | (untold - asked.keys())
 

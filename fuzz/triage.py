@@ -2,7 +2,8 @@
 
 Of those that wait the one that took the fewest seconds comes first: a reduction tries it again hundreds of times.
 A mismatch by few runs of the oracle is a suspicion at first. While nothing is being reduced, as many of these are
-judged in full as there are workers, first those that are furthest off: what is ill-conditioned is off by little.
+judged in full as there are workers, first those that are furthest off: what is ill-conditioned is off by little. One
+that takes too long to judge is reduced as it is, once nothing else waits: what it comes to takes less.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ MOST_AHEAD = 8
 GRACE = 15.0
 """Seconds after the end of a campaign in which what is being reduced may become simpler still, and is confirmed."""
 
+CONFIRMING = 10.0
+"""Seconds of these that are for the verdict in a fresh worker and the run of the script."""
+
 _Waiting: TypeAlias = tuple[Case, Verdict, Callable[[], None]]
 _Key: TypeAlias = tuple[int, ...]
 
@@ -60,6 +64,7 @@ class Triage:
         self._waiting: list[tuple[_Key, _Waiting]] = []  # a heap
         self._suspected: list[tuple[_Key, _Waiting]] = []  # another: mismatches that are to be judged in full
         self._judging: list[Case] = []
+        self._unjudged: list[tuple[_Key, _Waiting]] = []  # one more: those that took too long to judge
         self._arrivals = itertools.count()
         self._busy = False
         self._sorting: Case | None = None  # what is being sorted, as long as it is no finding yet
@@ -70,16 +75,19 @@ class Triage:
 
     def __len__(self) -> int:
         """How many failures have not been sorted yet."""
-        return len(self._suspected) + len(self._judging) + len(self._waiting) + self._busy
+        waiting = len(self._suspected) + len(self._judging) + len(self._unjudged) + len(self._waiting)
+        return waiting + self._busy
 
     def add(self, case: Case, verdict: Verdict, done: Callable[[], None] = lambda: None) -> None:
         """Take up a failure; ``done`` is called once it belongs to a finding, or was found to be none."""
         if self._quick and verdict.outcome is Outcome.MISMATCH:
-            key = (-how_far_off(verdict), round(verdict.seconds), next(self._arrivals))
-            heapq.heappush(self._suspected, (key, (case, verdict, done)))
+            heapq.heappush(self._suspected, (self._furthest_first(verdict), (case, verdict, done)))
         else:
             self._wait(case, verdict, done, verdict.seconds)
         self._next()
+
+    def _furthest_first(self, verdict: Verdict) -> _Key:
+        return (-how_far_off(verdict), round(verdict.seconds), next(self._arrivals))
 
     def _wait(self, case: Case, verdict: Verdict, done: Callable[[], None], seconds: float) -> None:
         # Whole seconds: among quick ones the order is that of arrival, which does not hang on the machine.
@@ -87,18 +95,22 @@ class Triage:
 
     def _next(self) -> None:
         while self._waiting and not self._busy:
-            _, (case, verdict, done) = heapq.heappop(self._waiting)
-            self._busy = True
-
-            def sorted_(_: None, done: Callable[[], None] = done) -> None:
-                self._busy = False
-                done()
-                self._next()
-
-            self._desk.drive(trials(self._sort(case, verdict), together=self._together), sorted_)
+            self._begin(heapq.heappop(self._waiting)[1])
         while self._suspected and not self._busy and len(self._judging) < self._desk.jobs:
-            _, suspicion = heapq.heappop(self._suspected)
-            self._judge(*suspicion)
+            self._judge(*heapq.heappop(self._suspected)[1])
+        if self._unjudged and not (self._busy or self._judging):
+            self._begin(heapq.heappop(self._unjudged)[1], judged=False)
+
+    def _begin(self, waiting: _Waiting, *, judged: bool = True) -> None:
+        case, verdict, done = waiting
+        self._busy = True
+
+        def sorted_(_: None) -> None:
+            self._busy = False
+            done()
+            self._next()
+
+        self._desk.drive(trials(self._sort(case, verdict, judged=judged), together=self._together), sorted_)
 
     def _judge(self, case: Case, first: Verdict, done: Callable[[], None]) -> None:
         """Judge a suspicion in full: what fails then waits to be sorted."""
@@ -106,6 +118,10 @@ class Triage:
 
         def judged(verdict: Verdict) -> None:
             self._judging.remove(case)
+            if verdict.outcome is Outcome.UNTESTED:
+                heapq.heappush(self._unjudged, (self._furthest_first(first), (case, first, done)))
+                self._next()
+                return
             self._tally.recount(first, verdict)
             if verdict.failed:
                 self._wait(case, verdict, done, first.seconds)
@@ -115,35 +131,41 @@ class Triage:
 
         self._desk.drive(trials(verdict_of(case), together=self._together), judged)
 
-    def _sort(self, case: Case, verdict: Verdict) -> Asking[None]:
-        """Reduce a failure that no known finding explains."""
+    def _sort(self, case: Case, verdict: Verdict, *, judged: bool = True) -> Asking[None]:
+        """Reduce a failure that no known finding explains. One that is not ``judged`` in full may come to nothing."""
         tally, self._sorting, self._so_far = self._tally, case, None
         rest = yield from tally.findings.unexplained(case, verdict)
-        self._sorting = None
         if rest is None:
+            self._sorting = None
             return
-        self._finding = finding = FuzzFinding(signature(verdict), rest, verdict, seen=[case.id])
+        finding = FuzzFinding(signature(verdict), rest, verdict, seen=[case.id])
+        if judged:
+            self._sorting, self._finding = None, finding
         refused = verdict if verdict.outcome is Outcome.UNSUPPORTED else None
+        known = verdict if rest is case and verdict.outcome is Outcome.MISMATCH else refused
         if verdict.outcome not in NOT_REDUCED:
             tally.reducing = str(finding.signature)
-            left = max(self._plan.seconds + GRACE - tally.seconds, 0.0)
+            left = max(self._plan.seconds + GRACE - CONFIRMING - tally.seconds, 0.0)
             try:
                 finding.reduction = yield from reducing(
                     rest,
                     self._plan.backend,
                     budget=Budget(seconds=min(self._plan.seconds_of_one, left)),
-                    verdict=refused,
+                    verdict=known,
                     ahead=Ahead(1, MOST_AHEAD) if self._together else ONE_BY_ONE,
                     keep=self._simpler,
                 )
-                if refused:
-                    told = refused_now(finding.reduction.verdict)
-                    finding.reduction = replace(finding.reduction, verdict=told)
             except InputError as error:
                 finding.verdict = _unstable(verdict, str(error))
-            else:
-                if not refused and tally.seconds < self._plan.seconds + GRACE:
-                    yield from tally.findings.explain(finding, list(reversed(tally.right)))
+            if not judged and not (finding.reduction and finding.reduction.confirmed):
+                self._sorting, tally.reducing = None, ""
+                tally.recount(verdict, replace(verdict, outcome=Outcome.UNTESTED))
+                return
+            self._sorting, self._finding = None, finding
+            if finding.reduction and refused:
+                finding.reduction = replace(finding.reduction, verdict=refused_now(finding.reduction.verdict))
+            elif finding.reduction and tally.seconds < self._plan.seconds:
+                yield from tally.findings.explain(finding, list(reversed(tally.right)))
         self.keep()
 
     def _simpler(self, case: Case) -> None:
@@ -155,8 +177,9 @@ class Triage:
         left = [] if self._sorting is None else [self._sorting]
         left += [case for _, (case, _, _) in sorted(self._waiting)]
         left += self._judging
-        left += [case for _, (case, _, _) in sorted(self._suspected)]
+        left += [case for heap in (self._suspected, self._unjudged) for _, (case, _, _) in sorted(heap)]
         self._waiting.clear()
+        self._unjudged.clear()
         self._suspected.clear()
         self._judging.clear()
         self._sorting = None

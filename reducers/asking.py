@@ -40,9 +40,9 @@ Asking: TypeAlias = Generator[Ask, list[Verdict], R]
 """Yields what it asks, is sent the verdicts, and returns what it came to."""
 
 
-def verdict_of(case: Case, *, fresh: bool = False) -> Asking[Verdict]:
+def verdict_of(case: Case, *, fresh: bool = False, quick: bool = False) -> Asking[Verdict]:
     """Ask for one verdict."""
-    (verdict,) = yield Ask((case,), fresh=fresh)
+    (verdict,) = yield Ask((case,), fresh=fresh, quick=quick)
     return verdict
 
 

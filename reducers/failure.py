@@ -13,6 +13,7 @@ from torchstone.conformance.errors import InputError
 from torchstone.conformance.execution.later_calls import first_call_of, shows_at_first_call
 from torchstone.conformance.execution.verdict import CORRECT, Outcome, Verdict
 from torchstone.conformance.program.case import Case
+from torchstone.conformance.repro.place import failing_place
 from torchstone.conformance.repro.script import render_script
 from torchstone.conformance.runner.pool import Pool
 from torchstone.conformance.runner.retry import Trial
@@ -137,11 +138,15 @@ def reducing(
     alone: of anything else it is not known whether the backend ever took it.
 
     Trials of a wrong number are judged quickly, since to tell a mismatch from an ill-conditioned number takes longer
-    than all else. What comes of them is judged in full: if it is no such failure, all is done again in full.
+    than all else; so is the first, where the verdict is known. What comes of them is judged in full: if it is no such
+    failure, all is done again in full.
     """
     started = time.monotonic()
-    first = yield from verdict_of(tidy(case))
+    quickly = verdict is not None and verdict.outcome is Outcome.MISMATCH
+    first = yield from verdict_of(tidy(case), quick=quickly)
     target = signature(verdict or first)
+    if quickly and (signature(first) != target or failing_place(first) != failing_place(verdict)):
+        first = yield from verdict_of(tidy(case))
     if first.outcome in CORRECT:
         raise InputError(f"{case.id} passes on {backend}: there is nothing to reduce")
     refused = first.outcome is Outcome.UNSUPPORTED

@@ -119,3 +119,61 @@ def test_who_leaves_is_told_of_what_is_being_judged(tmp_path: Path):
     for op in ("one", "two", "three"):
         triage.add(*failure(op, 0.1, Outcome.MISMATCH))
     assert [case.op for case in triage.leave()] == ["one", "two", "three"]
+
+
+def untested(verdict: Verdict) -> Verdict:
+    return replace(verdict, outcome=Outcome.UNTESTED, message="judging it took over 10 s in all")
+
+
+def unjudged(folder: Path) -> tuple[Held, Tally, Triage, Verdict]:
+    """A suspicion that took too long to judge, and is being reduced as it is."""
+    desk, tally = Held(), Tally()
+    triage = triage_of(desk, tally, folder)
+    case, verdict = failure("off", 0.1, Outcome.MISMATCH)
+    count(tally, case, verdict)
+    triage.add(case, verdict)
+    desk.answer("off", untested(verdict))
+    assert desk.trials["off"][0].quick and len(triage) == 1
+    return desk, tally, triage, verdict
+
+
+def test_a_suspicion_that_takes_too_long_to_judge_is_a_finding_once_a_smaller_one_is_judged(tmp_path: Path):
+    desk, tally, triage, verdict = unjudged(tmp_path)
+    while desk.trials and not desk.trials["off"][0].fresh:
+        desk.answer("off", verdict)
+    assert not tally.findings.ranked()
+    while desk.trials:
+        desk.answer("off", verdict)
+    (finding,) = tally.findings.ranked()
+    assert finding.reduction is not None and finding.reduction.confirmed and not triage
+    assert tally.outcomes == {"mismatch": 1}
+
+
+@pytest.mark.parametrize("last", [Outcome.ILL_CONDITIONED, Outcome.UNTESTED, Outcome.PASS])
+def test_a_suspicion_of_which_nothing_is_judged_wrong_is_none(last: Outcome, tmp_path: Path):
+    desk, tally, triage, verdict = unjudged(tmp_path)
+    while desk.trials:
+        desk.answer("off", verdict if desk.trials["off"][0].quick else replace(untested(verdict), outcome=last))
+    assert not tally.findings.ranked() and not triage and not triage.leave()
+    assert tally.outcomes == {"untested": 1}
+
+
+def test_a_suspicion_that_is_left_before_it_is_judged_is_no_finding(tmp_path: Path):
+    _, tally, triage, _ = unjudged(tmp_path)
+    assert [case.op for case in triage.leave()] == ["off"] and not tally.findings.ranked()
+
+
+def test_real_failures_and_suspicions_come_before_what_takes_too_long_to_judge(tmp_path: Path):
+    desk, tally = Held(), Tally()
+    triage = triage_of(desk, tally, tmp_path)
+    verdicts = {}
+    for op in ("long", "other"):
+        case, verdicts[op] = failure(op, 0.1, Outcome.MISMATCH)
+        count(tally, case, verdicts[op])
+        triage.add(case, verdicts[op])
+    desk.answer("long", untested(verdicts["long"]))
+    assert desk.trying == ["other"], "nothing is reduced while a suspicion is judged"
+    desk.answer("other", verdicts["other"])
+    assert desk.trying == ["other"] and desk.trials["other"][0].quick, "it is being reduced"
+    desk.finish()
+    assert desk.trying == ["long"] and desk.trials["long"][0].quick

@@ -142,3 +142,17 @@ def test_what_few_runs_take_for_the_failure_is_judged_in_full():
         answers = [verdict(candidate, ask.quick) for candidate in ask.cases]
     assert found.confirmed and [call.operator for call in found.case.program.calls] == ["exp"]
     assert True in asked and not asked[0] and not asked[-1]
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["same place", "another place"])
+def test_a_known_mismatch_is_judged_in_full_at_first_where_few_runs_see_another(same: bool):
+    start = case([("v0", "exp", "x0"), ("v1", "neg", "x0")], ["v0", "v1"], x0=torch.ones(2))
+    about = start.id, "b", start.source, start.op, start.dtype, start.variant
+
+    def wrong(output: int) -> Verdict:
+        message = f"output[{output}]: wrong"
+        return Verdict(*about, Stage.COMPARE, Outcome.MISMATCH, Kind.VALUE, message, {"where": f"output[{output}]"})
+
+    asking = reducing(start, "b", verdict=wrong(1))
+    assert next(asking).quick
+    assert asking.send([wrong(1 if same else 0)]).quick is same

@@ -96,12 +96,18 @@ class LiveCode:
             self.forget()
 
 
-def import_all() -> None:
-    """Import every module that mutants are drawn from: what is imported later would not be mutated."""
+def all_modules() -> Iterator[str]:
+    """The names of the modules that mutants are drawn from."""
     for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*.py")):
             parts = file.relative_to(ROOT).with_suffix("").parts
-            importlib.import_module(".".join((PACKAGE, *(part for part in parts if part != "__init__"))))
+            yield ".".join((PACKAGE, *(part for part in parts if part != "__init__")))
+
+
+def import_all() -> None:
+    """Import every module that mutants are drawn from: what is imported later would not be mutated."""
+    for name in all_modules():
+        importlib.import_module(name)
 
 
 def module_of(mutation: Mutation) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from torchstone.conformance.backends.adapters.builtin import Linalg
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.mutants.syntactic import population
-from torchstone.conformance.mutants.syntactic.application import LiveCode, import_all
+from torchstone.conformance.mutants.syntactic.application import LiveCode, all_modules, import_all
 from torchstone.conformance.mutants.syntactic.enumerate import mutations
 from torchstone.conformance.mutants.syntactic.mutation import Mutation
 
@@ -34,6 +34,7 @@ class MutatedSource(Linalg):
     """``linalg`` compiled from a source with a mutation; without an option, from the source as it is."""
 
     options = _Fingerprints()
+    preload = (*Linalg.preload, *all_modules())
     fingerprint = ""
 
     def configured(self, options: Sequence[str]) -> MutatedSource:
