@@ -145,7 +145,7 @@ def reducing(
     quickly = verdict is not None and verdict.outcome is Outcome.MISMATCH
     first = yield from verdict_of(tidy(case), quick=quickly)
     target = signature(verdict or first)
-    if quickly and (signature(first) != target or failing_place(first) != failing_place(verdict)):
+    if quickly and (signature(first) != target or failing_place(first) != failing_place(verdict or first)):
         first = yield from verdict_of(tidy(case))
     if first.outcome in CORRECT:
         raise InputError(f"{case.id} passes on {backend}: there is nothing to reduce")
