@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torchstone.conformance.oracle.op_traits.references import DEFAULTS_BY_DTYPE
 from torchstone.conformance.oracle.op_traits.trait import Implementations
-from torchstone.conformance.oracle.reference.bits import reads_bits, viewed
+from torchstone.conformance.oracle.reference.bits import Alias, reads_bits, viewed
 from torchstone.conformance.oracle.reference.widen import viewed_as
 from torchstone.conformance.program.program import Call, Perform, Program
 
@@ -68,16 +68,13 @@ class RecordOperands:
         views = {index: viewed_as(call) for index, call in enumerate(program.calls)}
         self._rules = {index: rule for index, rule in rules.items() if rule is not None}
         self._views = {index: named for index, named in views.items() if named is not None}
+        self._aliasing = frozenset(index for index in self._views if program.calls[index].operator == "view")
+        self._writes = any(call.writes and call.operator != "requires_grad" for call in program.every_call)
         self._dtypes: dict[int, torch.dtype] = {}
 
     def __bool__(self) -> bool:
         """Whether there is any such call."""
         return bool(self._rules or self._views)
-
-    @property
-    def reads_bits(self) -> bool:
-        """Whether eager's run has viewed numbers by their bits."""
-        return any(reads_bits(self._dtypes[at], named) for at, named in self._views.items() if at in self._dtypes)
 
     def perform(self, index: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A call of eager's run: see ``Program.run``."""
@@ -89,13 +86,22 @@ class RecordOperands:
     def told(self, perform: Perform | None) -> Perform:
         """What makes the calls of a float64 run: ``perform`` with eager's defaults, where it leaves them out, and with
         eager's bits."""
+        aliases: list[Alias] = []
 
         def performed(index: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            operand = _operand(args, kwargs)
             if index in self._dtypes and index in self._views:
                 function = functools.partial(viewed, function, self._dtypes[index], self._views[index])
             elif index in self._dtypes:
                 args, kwargs = self._complete(index, args, kwargs)
-            return function(*args, **kwargs) if perform is None else perform(index, function, args, kwargs)
+            result = function(*args, **kwargs) if perform is None else perform(index, function, args, kwargs)
+            for _ in aliases:  # what one carries over another one may view
+                for alias in aliases:
+                    alias.settle()
+            if self._writes and index in self._aliasing and index in self._dtypes:
+                dtypes = self._dtypes[index], self._views[index]
+                aliases.extend([Alias(operand, result, *dtypes)] if reads_bits(*dtypes) else [])
+            return result
 
         return performed
 

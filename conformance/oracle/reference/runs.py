@@ -246,9 +246,6 @@ class Referee:
         # Eager's own runs come first: float64 is not its default.
         after = AlignPhases(self.factorizations) if self.factorizations else None
         perform = self.operands.told(getattr(mode, "perform", None)) if self.operands else None
-        writes = any(call.writes and call.operator != "requires_grad" for call in program.every_call)
-        if writes and self.operands.reads_bits:
-            raise NoTwin("numbers are viewed as those of another dtype, in a program that writes to tensors")
         with float64_by_default(), LimitsAtInfinity(), WithoutFloat64():
             return self._run(program, args, mode, after, perform)
 

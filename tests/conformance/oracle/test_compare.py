@@ -414,11 +414,12 @@ def test_the_evidence_names_the_leaf() -> None:
 
 
 def test_without_a_float64_run_the_evidence_says_so() -> None:
-    reinterpreted = several(("Tensor.view", X, torch.bfloat16), ("clone", Ref("r0")), ("Tensor.mul_", Ref("r1"), 1))
-    finding = compare(reinterpreted, lambda x: x.view(torch.bfloat16) + 1, A)
+    bodies = several(("view_copy", X, torch.bfloat16)), several(("cat", [X, X], 1), ("Tensor.bfloat16", Ref("r0")))
+    reinterpreted, yes = several(("cond", Y, *bodies, [X]), inputs=("x0", "x1")), torch.tensor(True)
+    finding = compare(reinterpreted, lambda x, y: x.view(torch.bfloat16) + 1, A, yes)
     assert finding.outcome is Outcome.MISMATCH
-    assert finding.evidence["note"].startswith("no float64 run: numbers are viewed as those of another dtype")
-    close = compare(reinterpreted, lambda x: x.view(torch.bfloat16) * (1 + 3 * 2**-8), A)
+    assert finding.evidence["note"] == "no float64 run: a body of control flow views numbers as those of another dtype"
+    close = compare(reinterpreted, lambda x, y: x.view(torch.bfloat16) * (1 + 3 * 2**-8), A, yes)
     assert close.evidence["rule"].startswith("wider tolerance")
 
 

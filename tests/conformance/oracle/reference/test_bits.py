@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -60,19 +63,59 @@ def test_what_is_computed_of_bits(
     assert compare(program, backend, *inputs).outcome is outcome
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        several(("Tensor.view", X, torch.int32), ("Tensor.bitwise_and_", R0, 0x7FFFFFFF), ("sum", X)),
-        several(
-            ("cond", Y, several(("Tensor.view", X, torch.int32)), several(("Tensor.int", X)), [X]), inputs=("x0", "x1")
-        ),
-    ],
-    ids=["written to", "in a body"],
+STEPS = (
+    *(("view", dtype) for dtype in (torch.int32, torch.int16, torch.uint8, torch.float32, torch.float64)),
+    *(("__getitem__", 0), ("mul_", -1.0), ("fill_", 3), ("bitwise_xor_", 1)),
 )
-def test_no_run_where_eagers_bits_are_not_to_be_had(program: Program) -> None:
-    run = Referee(program, (NUMBERS, torch.tensor(True))[: len(program.inputs)]).float64
-    assert "another dtype" in run.problem
+
+
+def drawn(seed: int) -> tuple[Program, Tensor]:
+    """A program that views, slices, and writes to what it has. What it computes is exact in any dtype, and no NaN."""
+    choose = random.Random(seed)
+    x = NUMBERS.reshape(2, 8).to(choose.choice((torch.float64, torch.float32, torch.bfloat16)))
+    calls, known = [], {"x": x.clone()}
+    for at in range(12):
+        name = choose.choice(sorted(known))
+        target, *rest = choose.choice(STEPS)
+        with contextlib.suppress(RuntimeError, IndexError):  # what eager refuses is no step
+            known[f"v{at}"] = getattr(known[name], target)(*rest)
+            calls.append(Call(f"torch.Tensor.{target}", (Ref(name), *rest), {}, f"v{at}"))
+    return Program(("x",), tuple(calls), tuple(map(Ref, known))), x
+
+
+@pytest.mark.parametrize("seeds", [range(50 * k, 50 * k + 50) for k in range(4)], ids=str)
+def test_what_is_written_to_a_view_and_to_what_it_views_is_eagers(seeds: range) -> None:
+    for seed in seeds:
+        program, x = drawn(seed)
+        given = x.clone()
+        wanted = [leaf.to(wider(leaf.dtype)) for leaf in (*program(given), given)]
+        run = Referee(program, (x,)).float64
+        assert not run.problem
+        torch.testing.assert_close(run.leaves, wanted, rtol=0, atol=0, equal_nan=True, msg=str(program))
+
+
+INDEPENDENT = several(
+    ("Tensor.view", X, torch.int32), ("Tensor.bitwise_and_", R0, 0x7FFFFFFF), ("fft.fft", Y), inputs=("x0", "x1")
+)
+
+
+@pytest.mark.parametrize(("factor", "outcome"), [(1.0, Outcome.PASS), (1.01, Outcome.MISMATCH)])
+def test_numbers_beside_bits_that_are_written_to_are_judged_by_float64(factor: float, outcome: Outcome) -> None:
+    """The transform cancels: few of its numbers are within ULPs of eager's."""
+    program = replace(INDEPENDENT, outputs=(Ref("r1"), Ref("r2")))
+    wave = torch.sin(torch.arange(64.0))
+
+    def backend(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return program(x, y)[0], torch.fft.fft(y.double()).to(torch.complex64) * factor
+
+    assert compare(program, backend, -NUMBERS, wave).outcome is outcome
+
+
+def test_no_run_where_a_body_reads_bits() -> None:
+    """What eager's are is not known in there."""
+    bodies = several(("Tensor.view", X, torch.int32)), several(("Tensor.int", X))
+    program = several(("cond", Y, *bodies, [X]), inputs=("x0", "x1"))
+    assert "another dtype" in Referee(program, (NUMBERS, torch.tensor(True))).float64.problem
 
 
 def test_a_leaf_of_autograd_is_not_written_to() -> None:
