@@ -8,7 +8,8 @@
 ``module`` is in linalg on tensors (tensor, arith, math, scf, cf, complex …, ``cf.assert`` included), with ``tm_tensor``
 and ``ml_program`` ops when ``torch-mlir-opt`` is installed. Arguments may be any strided CPU tensors: what is not
 contiguous is copied. Results are torch tensors over memory that the kernel allocated, without a copy; they never share
-memory with an argument, and the memory is freed with the last of them. ``result_dtypes`` says which torch dtype each
+memory with an argument or with each other (a module's tensors are values: of two in one buffer the second is a copy),
+and the memory is freed with the last of them. ``result_dtypes`` says which torch dtype each
 result is where MLIR's signless integers do not (uint8 …); by default ``i1`` is bool and integers are signed. Scalar
 results come back as int or float. A ``cf.assert`` that fails raises what ``check_error`` makes of its message.
 """
@@ -137,7 +138,7 @@ class ReturningKernel:
         return self._take(results)
 
     def _take(self, results: ctypes.Structure) -> tuple[KernelResult, ...]:
-        """Make a tensor of each descriptor; results that share an allocation share its release too."""
+        """Make a tensor of each descriptor. Of those in one allocation the first keeps it, the others are copies."""
         raw = [getattr(results, f"r{i}") for i in range(len(self.results))]
         owned: dict[int, Allocation | None] = {}
         sizes: dict[int, int] = {}
@@ -147,7 +148,16 @@ class ReturningKernel:
                 sizes[item.allocated] = max(end, sizes.get(item.allocated, 0))
         for address, size in sizes.items():
             owned[address] = Allocation(address, size, _release(address)) if address else None
-        return tuple(v.taken(item, owned) for v, item in zip(self.results, raw, strict=True))
+        taken: list[KernelResult] = []
+        handed_over: set[int] = set()
+        for value, item in zip(self.results, raw, strict=True):
+            result = value.taken(item, owned)
+            if isinstance(result, torch.Tensor):
+                taken.append(result.clone() if item.allocated in handed_over else result)
+                handed_over.add(item.allocated)
+            else:
+                taken.append(result)
+        return tuple(taken)
 
     def llvm(self) -> str:
         """Return the text of the module in the LLVM dialect."""
