@@ -3,7 +3,7 @@
 Of those that wait the one that took the fewest seconds comes first: a reduction tries it again hundreds of times.
 A mismatch by few runs of the oracle is a suspicion at first. While nothing is being reduced, as many of these are
 judged in full as there are workers, first those that are furthest off: what is ill-conditioned is off by little. One
-that takes too long to judge is reduced as it is, once nothing else waits: what it comes to takes less.
+that is off by much and takes too long to judge is reduced as it is once nothing else waits: what that gives takes less.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ GRACE = 15.0
 
 CONFIRMING = 10.0
 """Seconds of these that are for the verdict in a fresh worker and the run of the script."""
+
+MUCH = -1
+"""The power of ten by which a suspicion is off that is worth a reduction though it could not be judged."""
 
 _Waiting: TypeAlias = tuple[Case, Verdict, Callable[[], None]]
 _Key: TypeAlias = tuple[int, ...]
@@ -118,7 +121,7 @@ class Triage:
 
         def judged(verdict: Verdict) -> None:
             self._judging.remove(case)
-            if verdict.outcome is Outcome.UNTESTED:
+            if verdict.outcome is Outcome.UNTESTED and how_far_off(first) >= MUCH:
                 heapq.heappush(self._unjudged, (self._furthest_first(first), (case, first, done)))
                 self._next()
                 return
@@ -154,6 +157,7 @@ class Triage:
                     verdict=known,
                     ahead=Ahead(1, MOST_AHEAD) if self._together else ONE_BY_ONE,
                     keep=self._simpler,
+                    again=judged,
                 )
             except InputError as error:
                 finding.verdict = _unstable(verdict, str(error))

@@ -131,6 +131,7 @@ def reducing(
     so_far: Case | None = None,
     keep: Callable[[Case], None] | None = None,
     ahead: engine.Ahead = engine.ONE_BY_ONE,
+    again: bool = True,
 ) -> Asking[Reduction]:
     """What ``reduce_case`` does, asking for the verdicts it needs.
 
@@ -139,7 +140,7 @@ def reducing(
 
     Trials of a wrong number are judged quickly, since to tell a mismatch from an ill-conditioned number takes longer
     than all else; so is the first, where the verdict is known. What comes of them is judged in full: if it is no such
-    failure, all is done again in full.
+    failure, all is done ``again`` in full.
     """
     started = time.monotonic()
     quickly = verdict is not None and verdict.outcome is Outcome.MISMATCH
@@ -162,7 +163,8 @@ def reducing(
     if so_far is not None and (yield from property_.survives(so_far)):
         property_ = dataclasses.replace(property_, initial=so_far)
     budget = budget or Budget()
-    for quick in (True, False) if first.outcome is Outcome.MISMATCH else (False,):
+    rounds = (True, False) if first.outcome is Outcome.MISMATCH else (False,)
+    for quick in rounds if again else rounds[:1]:
         left = dataclasses.replace(budget, seconds=max(budget.seconds - (time.monotonic() - started), 0.0))
         search = engine.search(property_.problem(), rows, left, None, progress, keep, ahead)
         try:

@@ -158,6 +158,16 @@ def test_a_suspicion_of_which_nothing_is_judged_wrong_is_none(last: Outcome, tmp
     assert tally.outcomes == {"untested": 1}
 
 
+def test_a_suspicion_that_is_off_by_little_and_takes_too_long_to_judge_is_none(tmp_path: Path):
+    desk, tally = Held(), Tally()
+    triage = triage_of(desk, tally, tmp_path)
+    case, verdict = failure("off", 0.1, Outcome.MISMATCH, {"error": 0.02, "relative": 3.0})
+    count(tally, case, verdict)
+    triage.add(case, verdict)
+    desk.answer("off", untested(verdict))
+    assert not desk.trials and not triage and tally.outcomes == {"untested": 1}
+
+
 def test_a_suspicion_that_is_left_before_it_is_judged_is_no_finding(tmp_path: Path):
     _, tally, triage, _ = unjudged(tmp_path)
     assert [case.op for case in triage.leave()] == ["off"] and not tally.findings.ranked()
