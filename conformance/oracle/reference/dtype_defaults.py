@@ -98,7 +98,7 @@ class RecordOperands:
             for _ in aliases:  # what one carries over another one may view
                 for alias in aliases:
                     alias.settle()
-            if self._writes and index in self._aliasing and index in self._dtypes:
+            if operand is not None and self._writes and index in self._aliasing and index in self._dtypes:
                 dtypes = self._dtypes[index], self._views[index]
                 aliases.extend([Alias(operand, result, *dtypes)] if reads_bits(*dtypes) else [])
             return result
