@@ -140,7 +140,7 @@ def reducing(
 
     Trials of a wrong number are judged quickly, since to tell a mismatch from an ill-conditioned number takes longer
     than all else; so is the first, where the verdict is known. What comes of them is judged in full: if it is no such
-    failure, all is done ``again`` in full.
+    failure, all is done again in full, unless ``again`` is false.
     """
     started = time.monotonic()
     quickly = verdict is not None and verdict.outcome is Outcome.MISMATCH

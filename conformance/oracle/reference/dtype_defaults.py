@@ -99,8 +99,9 @@ class RecordOperands:
                 for alias in aliases:
                     alias.settle()
             if operand is not None and self._writes and index in self._aliasing and index in self._dtypes:
-                dtypes = self._dtypes[index], self._views[index]
-                aliases.extend([Alias(operand, result, *dtypes)] if reads_bits(*dtypes) else [])
+                eager, named = self._dtypes[index], self._views[index]
+                if reads_bits(eager, named):
+                    aliases.append(Alias(operand, result, eager, named))
             return result
 
         return performed

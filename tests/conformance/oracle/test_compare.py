@@ -413,16 +413,6 @@ def test_the_evidence_names_the_leaf() -> None:
     assert finding.evidence["where"] == "output[1]"
 
 
-def test_without_a_float64_run_the_evidence_says_so() -> None:
-    bodies = several(("view_copy", X, torch.bfloat16)), several(("cat", [X, X], 1), ("Tensor.bfloat16", Ref("r0")))
-    reinterpreted, yes = several(("cond", Y, *bodies, [X]), inputs=("x0", "x1")), torch.tensor(True)
-    finding = compare(reinterpreted, lambda x, y: x.view(torch.bfloat16) + 1, A, yes)
-    assert finding.outcome is Outcome.MISMATCH
-    assert finding.evidence["note"] == "no float64 run: a body of control flow views numbers as those of another dtype"
-    close = compare(reinterpreted, lambda x, y: x.view(torch.bfloat16) * (1 + 3 * 2**-8), A, yes)
-    assert close.evidence["rule"].startswith("wider tolerance")
-
-
 def test_exact_steps_get_no_noise_and_inexact_ones_do() -> None:
     halves = torch.tensor([0.5, 1.5, 2.5], dtype=torch.float64)
     with RandomRounding(torch.float32, 1):
