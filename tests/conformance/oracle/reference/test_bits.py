@@ -114,10 +114,8 @@ def test_numbers_beside_bits_that_are_written_to_are_judged_by_float64(factor: f
 def test_where_a_body_reads_bits_there_is_no_run_and_the_evidence_says_so() -> None:
     """What eager's bits are is not known in there: such numbers are held against a wider tolerance."""
     bodies = several(("view_copy", X, torch.bfloat16)), several(("cat", [X, X], 1), ("Tensor.bfloat16", R0))
-    program, inputs = (
-        several(("cond", Y, *bodies, [X]), inputs=("x0", "x1")),
-        (NUMBERS.reshape(4, 4), torch.tensor(True)),
-    )
+    program = several(("cond", Y, *bodies, [X]), inputs=("x0", "x1"))
+    inputs = NUMBERS.reshape(4, 4), torch.tensor(True)
     finding = compare(program, lambda x, y: x.view(torch.bfloat16) + 1, *inputs)
     assert finding.outcome is Outcome.MISMATCH
     assert finding.evidence["note"] == "no float64 run: a body of control flow views numbers as those of another dtype"
