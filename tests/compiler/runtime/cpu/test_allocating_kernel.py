@@ -164,6 +164,21 @@ def test_what_does_not_fit_is_refused() -> None:
         load_returning("func.func @f() { return } func.func @g() { return }")
 
 
+def test_what_passes_show_to_be_invalid_is_an_error() -> None:
+    """The padding would begin one element in front of the result: upstream's lowering writes there."""
+    text = """
+    func.func @main(%a: tensor<3xf32>) -> tensor<4xf32> {
+      %zero = arith.constant 0.0 : f32
+      %out = tensor.pad %a low[-1] high[2] {
+      ^bb0(%i: index):
+        tensor.yield %zero : f32
+      } : tensor<3xf32> to tensor<4xf32>
+      return %out : tensor<4xf32>
+    }"""
+    with pytest.raises(TorchstoneError, match="expected offsets to be non-negative, but got -1"):
+        load_returning(text)
+
+
 def test_ops_of_torch_mlir_itself() -> None:
     text = """
     func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
