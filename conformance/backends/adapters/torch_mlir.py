@@ -186,7 +186,9 @@ class _Executable:
         try:
             self.kernel = load_returning(module, result_dtypes=dtypes, provider=bindings("torch_mlir"))
         except TorchstoneError as error:
-            raise BackendError(f"on torchstone's runtime: {error}", "compile") from error
+            # What MLIR reports of the module comes first: it is what MLIR's own tools say.
+            said = [diagnostic.message for diagnostic in getattr(error.__cause__, "error_diagnostics", ())]
+            raise BackendError("; ".join(said[:2]) or f"on torchstone's runtime: {error}", "compile") from error
 
     def __call__(self, *args: Tensor) -> Any:
         from torchstone.compiler.diagnostics import TorchstoneError

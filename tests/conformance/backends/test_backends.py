@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_structure
 
 from torchstone.conformance import backends
-from torchstone.conformance.backends import Backend, BackendUnsupported
+from torchstone.conformance.backends import Backend, BackendError, BackendUnsupported
 from torchstone.conformance.backends.protocol import BackendGuardError
 from torchstone.conformance.errors import InputError, UnknownName
 from torchstone.conformance.execution.run_case import run_case
@@ -193,6 +193,14 @@ def test_torch_mlir_names_the_op_it_declines():
     with pytest.raises(BackendUnsupported, match="failed to legalize") as caught:
         torch_mlir().compile(svd, (torch.rand(2, 2),))
     assert (caught.value.op, caught.value.stage) == ("aten._linalg_svd", "lower")
+
+
+def test_what_mlir_reports_of_torch_mlirs_module_is_the_message():
+    """A negative padding is a slice outside the result, which MLIR's verifier tells."""
+    cut = program(Call("torch.nn.functional.pad", (Ref("x"), [-1, -1]), {}, "y"), outputs=Ref("y"))
+    with pytest.raises(BackendError) as caught:
+        torch_mlir().compile(cut, (torch.rand(4),))
+    assert (str(caught.value), caught.value.stage) == ("expected offsets to be non-negative, but got -1", "compile")
 
 
 def test_what_torch_mlir_writes_of_a_failure_is_in_nobodys_way(tmp_path, monkeypatch):
