@@ -68,7 +68,8 @@ def load_returning(
 ) -> ReturningKernel:
     """Compile the module to a kernel; see the module's docstring.
 
-    Raises TorchstoneError (stage ``compile``) for a module MLIR refuses, Unsupported for a type torch does not have.
+    Raises TorchstoneError (stage ``compile``) for a module MLIR refuses, Unsupported for a type torch does not have and
+    for an op that MLIR does not convert to the LLVM dialect.
     """
     return ReturningKernel(module, entry=entry, result_dtypes=result_dtypes, provider=provider or bindings())
 
@@ -101,6 +102,7 @@ class ReturningKernel:
             if name in function.attributes:
                 del function.attributes[name]
         RETURNED_LLVM.run(module, CpuOptions(provider))
+        _check_converted(module, provider)
         self.messages = divert_aborts(module, provider) if guarded else ()
         self._module = module
         entry = "_mlir_ciface_main"
@@ -240,6 +242,25 @@ def _buffers(module: Any, entry: str, provider: Bindings) -> tuple[Any, bool]:
         if "sym_visibility" in function.attributes:
             del function.attributes["sym_visibility"]
     return RETURNED_BUFFERS.run(module, CpuOptions(provider)), guarded
+
+
+def _check_converted(module: Any, provider: Bindings) -> None:
+    """Raise Unsupported for an op that MLIR's passes left: casts of float8, say, have no conversion."""
+    if not contains(module, "builtin.unrealized_conversion_cast", provider):
+        return
+    left: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name.partition(".")[0] not in ("llvm", "builtin"):
+            left.append(op)
+        return provider.ir.WalkResult.INTERRUPT if left else provider.ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    what = "a type"
+    if left:
+        types = [str(value.type) for value in (*left[0].operands, *left[0].results)]
+        what = f"{left[0].name} of {', '.join(types)}"
+    raise Unsupported(f"MLIR has no conversion of {what} to LLVM's types", stage="compile")
 
 
 def _mark_fresh(module: Any, provider: Bindings) -> None:

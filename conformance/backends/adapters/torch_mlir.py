@@ -174,7 +174,7 @@ class _Executable:
     """The lowered module as a callable with the program's results."""
 
     def __init__(self, exported: Exported, module: Any) -> None:
-        from torchstone.compiler.diagnostics import TorchstoneError
+        from torchstone.compiler.diagnostics import TorchstoneError, Unsupported
         from torchstone.compiler.mlir import bindings
         from torchstone.compiler.runtime.cpu.allocating_kernel import load_returning
 
@@ -185,6 +185,8 @@ class _Executable:
         self.evidence = {"ran": {"torch-mlir": ops} if ops else {}}
         try:
             self.kernel = load_returning(module, result_dtypes=dtypes, provider=bindings("torch_mlir"))
+        except Unsupported as error:  # by our runtime, which is no fault of torch-mlir's
+            raise BackendUnsupported(f"torchstone's runtime: {error}", "compile") from error
         except TorchstoneError as error:
             # What MLIR reports of the module comes first: it is what MLIR's own tools say.
             said = [diagnostic.message for diagnostic in getattr(error.__cause__, "error_diagnostics", ())]

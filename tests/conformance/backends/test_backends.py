@@ -203,6 +203,12 @@ def test_what_mlir_reports_of_torch_mlirs_module_is_the_message():
     assert (str(caught.value), caught.value.stage) == ("expected offsets to be non-negative, but got -1", "compile")
 
 
+def test_what_the_runtime_has_no_code_for_is_no_fault_of_torch_mlirs():
+    wide = program(Call("torch.Tensor.to", (Ref("x"), torch.float32), {}, "y"), outputs=Ref("y"))
+    with pytest.raises(BackendUnsupported, match=r"no conversion of arith.extf of f8E5M2, f32 to LLVM's types"):
+        torch_mlir().compile(wide, (torch.ones(3).to(torch.float8_e5m2),))
+
+
 def test_what_torch_mlir_writes_of_a_failure_is_in_nobodys_way(tmp_path, monkeypatch):
     (tmp_path / "UnnammedModule.mlir").mkdir()  # what it calls its file: here nobody can write it
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
