@@ -69,8 +69,8 @@ PIPELINES: dict[str, str] = {
     "fuse": _FUSE,
 }
 
-# Modules of other compilers come here. What a pass shows to be invalid in one is their error, which must not become a
-# wrong number: a negative padding, say, is a write in front of the buffer.
+# What these run on may be another compiler's. A module that a pass shows to be invalid is that compiler's error, which
+# must not become a wrong number: a negative padding, say, is a write in front of the buffer.
 _VERIFIED = frozenset({"returned-buffers", "llvm-returned"})
 
 

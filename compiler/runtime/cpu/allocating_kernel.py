@@ -245,22 +245,18 @@ def _buffers(module: Any, entry: str, provider: Bindings) -> tuple[Any, bool]:
 
 
 def _check_converted(module: Any, provider: Bindings) -> None:
-    """Raise Unsupported for an op that MLIR's passes left: casts of float8, say, have no conversion."""
-    if not contains(module, "builtin.unrealized_conversion_cast", provider):
-        return
-    left: list[Any] = []
+    """Raise Unsupported for an op that MLIR's passes left, which LLVM would refuse: casts of float8, say."""
 
     def visit(op: Any) -> Any:
-        if op.name.partition(".")[0] not in ("llvm", "builtin"):
-            left.append(op)
+        nonlocal left
+        left = None if op.name.startswith(("llvm.", "builtin.")) else op
         return provider.ir.WalkResult.INTERRUPT if left else provider.ir.WalkResult.ADVANCE
 
+    left = None
     module.operation.walk(visit)
-    what = "a type"
     if left:
-        types = [str(value.type) for value in (*left[0].operands, *left[0].results)]
-        what = f"{left[0].name} of {', '.join(types)}"
-    raise Unsupported(f"MLIR has no conversion of {what} to LLVM's types", stage="compile")
+        types = ", ".join(str(value.type) for value in (*left.operands, *left.results))
+        raise Unsupported(f"MLIR has no conversion of {left.name} of {types} to LLVM's types", stage="compile")
 
 
 def _mark_fresh(module: Any, provider: Bindings) -> None:
