@@ -21,7 +21,7 @@ from torchstone.conformance.program.bundle import bundle, may_be_member
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.fx import keeps_graph
 from torchstone.conformance.program.member_names import members_named
-from torchstone.conformance.repro.place import failing_place
+from torchstone.conformance.repro.place import failing_place, sharing_place
 from torchstone.conformance.runner.retry import Trial, case_labels
 from torchstone.conformance.variants.registry import bundle_of, is_run_as_it_is
 from torchstone.fuzz.desk import R, Trying
@@ -318,7 +318,7 @@ def _suspects(cases: Sequence[Case], verdict: Verdict) -> set[int]:
     """Which programs of a bundle are wrong, as far as its verdict says."""
     aside = {at for at in verdict.evidence.get(ASIDE, ()) if at < len(cases)}
     left = [at for at in range(len(cases)) if at not in aside]
-    at = member_at([cases[at] for at in left], failing_place(verdict))
+    at = member_at([cases[at] for at in left], failing_place(verdict) or sharing_place(verdict.message))
     if at is not None:
         return aside | {left[at]}
     if aside or verdict.outcome not in (Outcome.ERROR, Outcome.UNSUPPORTED):

@@ -55,6 +55,9 @@ SLOW = 20
 JUDGING = 10.0
 """Seconds until a program is to be judged where each is asked by itself: else it is left, for hundreds of others."""
 
+TRACED = 4
+"""Of so many programs that are drawn, one is traced, as all of the corpus are: it takes as long as two others."""
+
 SCRIPT_SECONDS = 0.1
 """How often to look whether a script has ended, once nothing else is left to do."""
 
@@ -262,7 +265,8 @@ class _Campaign:
         self._asked += 1
         first = f"{group[0].id}: {group[0].op}"
         self.tally.trying = first if len(group) == 1 else f"{first} and {len(group) - 1} more as one"
-        self.desk.drive(told_apart(group, quick=self._quick), told)
+        traced = self._corpus.has(group[0]) or group[0].index % TRACED == 0
+        self.desk.drive(told_apart(group, quick=self._quick), told, traced=traced)
         return True
 
     def _groups(self, case: Case) -> Iterator[list[Case]]:

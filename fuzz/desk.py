@@ -6,6 +6,7 @@ hangs on time.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import TypeAlias, TypeVar
@@ -29,8 +30,11 @@ class Desk:
         self._asked: deque[tuple[Trial, Callable[[Verdict], None]]] = deque()
         self._waiting: dict[int, deque[tuple[Case, Callable[[Verdict], None]]]] = {}
 
-    def drive(self, trying: Trying[R], done: Callable[[R], None]) -> None:
-        """Have the trials of a generator made, one after the other; ``done`` is given what it returns."""
+    def drive(self, trying: Trying[R], done: Callable[[R], None], *, traced: bool = False) -> None:
+        """Have the trials of a generator made, one after the other; ``done`` is given what it returns.
+
+        ``traced``: as in ``Trial``.
+        """
 
         def go_on(verdict: Verdict | None) -> None:
             try:
@@ -38,7 +42,7 @@ class Desk:
             except StopIteration as end:
                 done(end.value)
             else:
-                self._asked.append((trial, go_on))
+                self._asked.append((dataclasses.replace(trial, traced=traced), go_on))
 
         go_on(None)
 

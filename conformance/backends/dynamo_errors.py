@@ -14,6 +14,9 @@ MESSAGE_LINES = 6
 NAMES_CALL = "While executing "
 """How the line begins that names the call; it is kept wherever it stands."""
 
+FOUND_FROM = "Found from :"
+"""The line above the place of the call in the program, as Inductor's lowering tells it: its file, and then its code."""
+
 
 @contextmanager
 def told_apart() -> Iterator[None]:
@@ -41,9 +44,17 @@ def told_apart() -> Iterator[None]:
 
 def _brief(error: BaseException) -> str:
     lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
-    stack = getattr(error, "real_stack", None)  # of the program, where TorchDynamo knows it
-    if stack and stack[-1].line:
-        lines[1:1] = [f"  At: {stack[-1].line.strip()}"]
+    if call := _call_in_program(error, lines):
+        lines[1:1] = [f"  At: {call}"]
     kept = lines[:MESSAGE_LINES]
     kept += [line for line in lines[MESSAGE_LINES:] if line.startswith(NAMES_CALL)][:1]
     return f"{type(error).__name__}: " + "\n".join(kept)
+
+
+def _call_in_program(error: BaseException, lines: list[str]) -> str:
+    """The line of the program at which it failed, where PyTorch knows it."""
+    stack = getattr(error, "real_stack", None)
+    if stack and stack[-1].line:
+        return str(stack[-1].line).strip()
+    found = [at + 2 for at, line in enumerate(lines) if line.startswith(FOUND_FROM)]
+    return lines[found[0]].partition(";")[0].strip() if found and found[0] < len(lines) else ""

@@ -19,7 +19,7 @@ from torchstone.conformance.execution.verdict import Outcome, Stage
 from torchstone.conformance.oracle.finding import Finding
 from torchstone.conformance.program.bundle import bundle, members
 from torchstone.conformance.program.case import Case
-from torchstone.conformance.repro.place import Place, named_place
+from torchstone.conformance.repro.place import Place, named_place, sharing_place
 
 ASIDE = "set_aside"
 """The key in the evidence on a bundle of the numbers of its programs that were set aside."""
@@ -44,7 +44,8 @@ def compare_setting_aside(case: Case, backend: Backend, compiled: Any, compare: 
     stage, finding = compare(case, backend, compiled)
     left = list(range(len(cases)))
     while len(left) > 1 and finding.outcome in (Outcome.MISMATCH, Outcome.ILL_CONDITIONED):
-        at = member_at([cases[number] for number in left], named_place(finding.message, finding.evidence))
+        place = named_place(finding.message, finding.evidence) or sharing_place(finding.message)
+        at = member_at([cases[number] for number in left], place)
         if at is None:
             break
         del left[at]

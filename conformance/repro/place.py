@@ -14,6 +14,7 @@ from torchstone.conformance.program.program import Program
 _STEP = r"\[(?:\d{1,6}|'[\w.-]{1,200}')\]"  # of other keys a script could not speak as they are
 _NAME = rf"(?:output|input)(?:{_STEP})*"
 _SAID = re.compile(rf"(?:^|: )({_NAME}): expected ")
+_SHARES = re.compile(rf"^(?:elements of )?({_NAME}) (?:shares memory with|lies in|lie in) ")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,15 @@ def named_place(message: str, evidence: Mapping[str, Any]) -> Place | None:
     if isinstance(where, str):
         return place_of(where.removeprefix("around "))
     found = _SAID.search(message)
+    return None if found is None else place_of(found[1])
+
+
+def sharing_place(message: str) -> Place | None:
+    """Return the first of the places that lie in one memory, as a message has it, None for another message.
+
+    Which one is first hangs on what else the program returns: it is no place to keep while a case is reduced.
+    """
+    found = _SHARES.match(message)
     return None if found is None else place_of(found[1])
 
 

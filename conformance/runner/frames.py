@@ -8,7 +8,8 @@ A frame is ``<header length: u32><body length: u64><header: UTF-8 JSON object><b
                        "watch": {"file:name": [HASH, ...], ...} for what of its own runs (``LineTracer``)
     worker -> runner   {"ready": true, "batch": N, "rss": BYTES}    once, or {"failed": MESSAGE} and exit
     runner -> worker   {"case": ID, …} + the case's bytes           any number, answered in order; N at a time welcome
-                       "unpatched": true in it asks for PyTorch as it is, "eager": true for eager in the backend's place
+                       "unpatched": true in it asks for PyTorch as it is, "eager": true for eager in the backend's
+                       place, "untraced": true for no trace of it where there is one
     worker -> runner   {"case": ID, "verdict": {...}, "rss": BYTES}   with "spent": WHY if it should get no other case,
                        "ran": {"lines": ..., "functions": ..., "changed": ...} if it is watched (``Ran``)
 """

@@ -143,7 +143,7 @@ class Pool:
                     elif asked is not None:
                         trial = asked if isinstance(asked, Trial) else Trial(asked)
                         batch.open += 1
-                        how = {"fresh": trial.fresh, "once": trial.once, "quick": trial.quick}
+                        how = {"fresh": trial.fresh, "once": trial.once, "quick": trial.quick, "traced": trial.traced}
                         self._place(Task(trial.case, trial.case.to_bytes(), batch, **how))
                         busy = True
                 if busy or batch.open or source is not None:

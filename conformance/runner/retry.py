@@ -19,13 +19,15 @@ class Trial:
     """A case to be tried in a way of its own.
 
     ``fresh``: in a worker that has tried nothing before. ``once``: where its worker dies, that is its verdict.
-    ``quick``: judged by few runs of the oracle, so that a mismatch may be ill-conditioned.
+    ``quick``: judged by few runs of the oracle, so that a mismatch may be ill-conditioned. ``traced``: where the pool
+    watches, it is told what ran for the case, which takes about as long again.
     """
 
     case: Case
     fresh: bool = False
     once: bool = False
     quick: bool = False
+    traced: bool = True
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Task:
     fresh: bool = False  # waits for a worker that has tried nothing
     once: bool = False  # not to be tried again where its worker dies
     quick: bool = False  # to be judged by few runs
+    traced: bool = True  # what it runs is to be told
     fork_server_deaths: int = 0  # how often the fork server died under it
     memory_kills: int = 0  # how often the system killed its worker for want of memory
     deaths_before_start: int = 0  # how often a worker died that was to have it, and had not begun it

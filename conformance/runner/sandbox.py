@@ -44,6 +44,7 @@ class Sandbox:
         self._tracer = LineTracer(str(sources), known=watch or {}) if sources else None
         if self._tracer is not None:
             self._tracer.meet_living()
+        self.traces = True  # whether to look at what runs, where there is anything to look at
         self.ran = Ran()  # what of the backend's own ran for the case at hand
         self._mark = progress_mark.ProgressMark(descriptor)
         self._mark.set(progress_mark.NOT_CALLED)
@@ -128,7 +129,7 @@ class Sandbox:
         self._state.remember()
         self._mark.set(mark)
         try:
-            with contextlib.nullcontext() if self._tracer is None else self._tracer.tracing():
+            with self._tracer.tracing() if self._tracer is not None and self.traces else contextlib.nullcontext():
                 return function(*args)
         except SystemExit:
             raise

@@ -95,6 +95,8 @@ class WorkerSlot:
                 header["eager"] = True
             if task.quick:
                 header["quick"] = True
+            if not task.traced:
+                header["untraced"] = True
             self.worker.send(header, task.data)
             self.sent += 1
 

@@ -111,6 +111,7 @@ def serve(channel: socket.socket, mark: int, folders: dict[str, str]) -> None:
         for index, frame in enumerate(frames):
             own = compiled.pop(index, None)
             backend.begin(own)
+            backend.traces = _is_traced(frame[0])
             subject = Eager() if frame[0].get("eager") else backend
             verdict = _run_case(subject, *frame, own, release=hello[0]["torch"])
             verdict["seconds"] += seconds
@@ -132,9 +133,20 @@ def _receive_batch(channel: socket.socket, most: int) -> list[tuple[dict[str, An
     return frames
 
 
+def _is_traced(header: dict[str, Any]) -> bool:
+    return not header.get("untraced")
+
+
 def _compile(backend: Sandbox, frames: list[tuple[dict[str, Any], bytes]]) -> tuple[dict[int, Any], float]:
-    """Compile together what may be: return what came of it, by frame, and the seconds it took for each frame."""
-    together = [index for index, (header, _) in enumerate(frames) if not header.get("alone")]
+    """Compile together what may be, and is traced or not as the first is.
+
+    Return what came of it, by frame, and the seconds it took for each frame.
+    """
+    backend.traces = _is_traced(frames[0][0])
+    headers = [header for header, _ in frames]
+    together = [
+        at for at, header in enumerate(headers) if not header.get("alone") and _is_traced(header) is backend.traces
+    ]
     if backend.batch == 1 or len(together) < 2:
         return {}, 0.0
     from torchstone.conformance.execution.run_case import compile_cases

@@ -180,6 +180,8 @@ def test_a_campaign_keeps_what_ran_new_lines_and_the_next_one_begins_with_it(tmp
     first = run_campaign(options("first", programs=12))
     kept = {file.name for file in (tmp_path / "corpus").glob(f"*{SUFFIX}")}
     assert 0 < len(kept) < 12 and len(first.guidance.lines) > 500
+    drawn = {Case.load(tmp_path / "corpus" / name).index for name in kept}
+    assert drawn <= set(range(0, 12, campaign.TRACED)), "the others were not traced"
 
     assert not run_campaign(options("unguided", programs=2, guided=False)).guidance.lines
     assert {file.name for file in (tmp_path / "corpus").glob(f"*{SUFFIX}")} == kept

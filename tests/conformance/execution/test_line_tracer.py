@@ -16,8 +16,12 @@ import torch
 
 from torchstone.conformance.backends import load
 from torchstone.conformance.execution.line_tracer import CALLS, LineTracer, Ran, fingerprint, functions_of_files
+from torchstone.conformance.execution.verdict import Outcome
+from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.conformance.runner import progress_mark
+from torchstone.conformance.runner.pool import Pool
+from torchstone.conformance.runner.retry import Trial
 from torchstone.conformance.runner.sandbox import Sandbox
 
 SOURCE = """
@@ -184,3 +188,19 @@ def test_what_a_worker_says_is_read_whatever_it_is():
         assert Ran.from_json(data) == Ran()
     ran.add(Ran(["a.py:2"], {"a.py:f": ["2"]}, ["a.py:f", "a.py:g"]))
     assert ran == Ran(["a.py:1", "a.py:2"], {"a.py:f": ["1", "2"]}, ["a.py:f", "a.py:g"])
+
+
+@pytest.mark.usefixtures("fork_server")
+def test_what_is_not_to_be_traced_tells_no_lines() -> None:
+    """It takes no longer than without a watch; the functions that are there are told all the same."""
+    cases = [
+        Case(program(target)[0], {"x": torch.ones(3)}, "test", target, "float32")
+        for target in ("torch.sin", "torch.cos")
+    ]
+    told: dict[str, Ran] = {}
+    with Pool("linalg", watch=lambda case, ran: told.update({case.op: ran})) as pool:
+        for case, traced in zip(cases, (False, True), strict=True):
+            (result,) = pool.results([Trial(case, traced=traced)])
+            assert result.verdict.outcome is Outcome.PASS
+    assert not told["torch.sin"].lines and told["torch.sin"].functions
+    assert len(told["torch.cos"].lines) > 500

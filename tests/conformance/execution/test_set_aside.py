@@ -81,3 +81,17 @@ def test_of_one_that_writes_to_its_input_the_input_is_seen() -> None:
 
     verdict = run_case(bundle(_cases("torch.neg", "torch.Tensor.exp_", "torch.Tensor.neg_")), Forgetful())
     assert verdict.outcome is Outcome.PASS and verdict.evidence[ASIDE] == [1]
+
+
+def test_what_shares_memory_is_set_aside() -> None:
+    """Of three programs two give their input, where eager gives a new tensor."""
+
+    class Lazy(WrongFor):
+        def compile(self, fn: Any, args: Any) -> Any:
+            run = super().compile(fn, args)
+            return lambda first, second, third: [first, run(first, second, third)[1], third]
+
+    backend = Lazy()
+    verdict = run_case(bundle(_cases("torch.clone", "torch.exp", "torch.clone")), backend)
+    assert verdict.outcome is Outcome.PASS and verdict.evidence[ASIDE] == [0, 2]
+    assert backend.compiled == 1

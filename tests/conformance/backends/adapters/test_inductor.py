@@ -144,3 +144,17 @@ def test_a_long_error_still_names_the_call() -> None:
     with pytest.raises(BackendError) as raised, told_apart():
         raise error
     assert members_named(str(raised.value)) == {3} and "detail 19" not in str(raised.value)
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own, as Inductor is imported
+def test_an_error_of_a_lowering_names_the_call_of_the_program() -> None:
+    """Two programs as one, of which Inductor cannot lower the second: it says so below all of the operands."""
+
+    rows, scale = Ref("p1_x0"), Ref("p1_x1")
+    product = Call("torch._scaled_mm", (rows, rows, scale, scale), {"out_dtype": torch.float32}, "p1_v0")
+    calls = (Call("torch.neg", (Ref("p0_x0"),), {}, "p0_v0"), product)
+    program = Program(("p0_x0", "p1_x0", "p1_x1"), calls, [Ref("p0_v0"), Ref("p1_v0")])
+    args = torch.ones(3), torch.ones(16, 16).to(torch.float8_e4m3fn), torch.tensor(1.0)
+    with pytest.raises(BackendError, match=r"\n  At: p1_v0 = torch\._scaled_mm") as raised:
+        Inductor().compile(program, args)
+    assert members_named(str(raised.value)) == {1}
