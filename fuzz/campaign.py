@@ -265,9 +265,12 @@ class _Campaign:
         self._asked += 1
         first = f"{group[0].id}: {group[0].op}"
         self.tally.trying = first if len(group) == 1 else f"{first} and {len(group) - 1} more as one"
-        traced = self._corpus.has(group[0]) or group[0].index % TRACED == 0
-        self.desk.drive(told_apart(group, quick=self._quick), told, traced=traced)
+        self.desk.drive(told_apart(group, quick=self._quick), told, traced=self._is_traced(group[0]))
         return True
+
+    def _is_traced(self, case: Case) -> bool:
+        """Whether a program is traced, if the backend is one that can be."""
+        return self._corpus.has(case) or case.index % TRACED == 0 or not hasattr(self._backend, "sources")
 
     def _groups(self, case: Case) -> Iterator[list[Case]]:
         """What is to be asked as one now. A backend that compiles many at once is given each by itself."""
@@ -377,7 +380,7 @@ class _Campaign:
         tally = self.tally
         count(tally, case, verdict)
         news, called = tally.guidance.ran_new_lines(case), tally.guidance.called(case)
-        tally.guidance.learn(case, verdict)
+        tally.guidance.learn(case, verdict, traced=self._is_traced(case))
         tally.findings.note(case, verdict)
         if verdict.outcome is Outcome.UNSUPPORTED and self._corpus.has_passed(case):
             self.triage.add(case, refused_now(verdict), lambda: self._done(case))

@@ -42,10 +42,10 @@ class Guidance(Novelty):
         """The functions of the backend that such a case called; of any other none."""
         return self._ran.get(case.id, [])
 
-    def learn(self, case: Case, verdict: Verdict) -> bool:
+    def learn(self, case: Case, verdict: Verdict, *, traced: bool = True) -> bool:
         """Take note of a verdict; say whether it, or what ran for it, is new. The first that is right is no news.
 
-        Nor is a refusal.
+        Nor is a refusal. Of a case that was not ``traced`` it is not known what ran for it.
         """
         self.changes.count(case)
         found, ran = signature(verdict), case.id in self._ran
@@ -55,7 +55,8 @@ class Guidance(Novelty):
         self._ran.pop(case.id, None)
         targets = {call.target for call in case.program.every_call}
         self.answer(targets, refused)
-        self.show(targets, ran)
+        if traced:
+            self.show(targets, ran)
         if not (answered or ran):
             return False
         self.heat(targets)

@@ -10,7 +10,7 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.fuzz.generator.catalog import select_rules
 from torchstone.fuzz.generator.generate import nth_program
-from torchstone.fuzz.generator.novelty import HOT_PROGRAMS, PATIENCE, UNSUPPORTED, Novelty
+from torchstone.fuzz.generator.novelty import DRY, HOT_PROGRAMS, PATIENCE, UNSUPPORTED, Novelty
 from torchstone.fuzz.guidance import Guidance
 from torchstone.fuzz.vocabulary import Vocabulary
 
@@ -73,6 +73,17 @@ def test_an_op_that_no_program_had_counts_most_until_it_was_tried_often() -> Non
     for _ in range(PATIENCE):
         novelty.try_op("sin")
     assert novelty.score("sin", (), torch.float32) == 0
+
+
+def test_of_what_was_not_traced_it_is_not_known_that_it_ran_nothing_new() -> None:
+    guidance = Guidance()
+    guidance.keep([("sin", "dtype", torch.float32)])
+    scores = []
+    for traced in (False, True):
+        for _ in range(DRY):
+            guidance.learn(SIN, _verdict("", Outcome.PASS), traced=traced)
+        scores.append(guidance.score("sin", ("torch.sin",), torch.float32))
+    assert scores[0] > scores[1]
 
 
 def test_ops_that_were_refused_only_are_drawn_less_often() -> None:
