@@ -55,8 +55,11 @@ SLOW = 20
 JUDGING = 10.0
 """Seconds until a program is to be judged where each is asked by itself: else it is left, for hundreds of others."""
 
-TRACED = 4
-"""Of so many programs that are drawn, one is traced, as all of the corpus are: it takes as long as two others."""
+TRACED = 5
+"""Of so many programs that are drawn, one is traced, as all of the corpus are: it takes as long as two others.
+
+It has no divisor in common with ``later_calls.TURNS``: else those that are traced would all make the same later calls.
+"""
 
 SCRIPT_SECONDS = 0.1
 """How often to look whether a script has ended, once nothing else is left to do."""

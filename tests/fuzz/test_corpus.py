@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+from math import gcd
 
 import pytest
 import torch
 
+from torchstone.conformance.execution.later_calls import TURNS
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.program import Call, Program, Ref
 from torchstone.fuzz import campaign
@@ -182,6 +184,7 @@ def test_a_campaign_keeps_what_ran_new_lines_and_the_next_one_begins_with_it(tmp
     assert 0 < len(kept) < 12 and len(first.guidance.lines) > 500
     drawn = {Case.load(tmp_path / "corpus" / name).index for name in kept}
     assert drawn <= set(range(0, 12, campaign.TRACED)), "the others were not traced"
+    assert gcd(campaign.TRACED, TURNS) == 1, "those that are traced make all kinds of later calls"
 
     assert not run_campaign(options("unguided", programs=2, guided=False)).guidance.lines
     assert {file.name for file in (tmp_path / "corpus").glob(f"*{SUFFIX}")} == kept

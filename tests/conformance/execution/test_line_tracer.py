@@ -192,7 +192,7 @@ def test_what_a_worker_says_is_read_whatever_it_is():
 
 @pytest.mark.usefixtures("fork_server")
 def test_what_is_not_to_be_traced_tells_no_lines() -> None:
-    """It takes no longer than without a watch; the functions that are there are told all the same."""
+    """The functions that are there are told all the same."""
     cases = [
         Case(program(target)[0], {"x": torch.ones(3)}, "test", target, "float32")
         for target in ("torch.sin", "torch.cos")
