@@ -31,6 +31,7 @@ from planted_bugs import all_calls, ops_of
 from torchstone.conformance.backends import load
 from torchstone.conformance.bisection import bisect
 from torchstone.conformance.errors import InputError
+from torchstone.conformance.execution.line_tracer import functions_of_files
 from torchstone.conformance.execution.run_case import run_case
 from torchstone.conformance.mutants.syntactic import BACKEND_NAME, population
 from torchstone.conformance.mutants.syntactic.application import LiveCode, NotApplicable, import_all
@@ -38,6 +39,8 @@ from torchstone.conformance.mutants.syntactic.mutation import Mutation
 from torchstone.conformance.planted import BUGS
 from torchstone.conformance.sources import opinfo
 from torchstone.fuzz.campaign import CampaignOptions, Tally, run_campaign
+from torchstone.fuzz.changes import Changes
+from torchstone.fuzz.corpus import Corpus
 from torchstone.fuzz.findings import FuzzFinding
 from torchstone.fuzz.selftrial.line_map import line_map
 from torchstone.fuzz.selftrial.syntactic import SyntacticTrial
@@ -183,6 +186,17 @@ def _plan(backend: str, folder: str, options: argparse.Namespace) -> CampaignOpt
     )  # fmt: skip
 
 
+def changed_since(corpus: Path) -> set[str]:
+    """Functions of the compiler that are not what they were when the corpus was last asked, or were not there.
+
+    A campaign takes these for what is to be looked at, and asks for them in place of the one that is mutated.
+    """
+    changes = Changes()
+    changes.known = Corpus(corpus).functions()
+    changes.meet(functions_of_files(str(load("linalg").sources)))
+    return changes.unlike_known() | set(changes.functions) - set(changes.known)
+
+
 def judge_missed(missed: Iterable[Mutation]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Whether the suite finds what the fuzzer did not; None where nothing of it comes to the mutated line."""
     with SyntacticTrial(some_lines("linalg", 60), "linalg", EFFORT) as trial:
@@ -250,6 +264,11 @@ def main() -> None:
     parser.add_argument("--calls", type=Path, default=Path(".torchstone/planted-calls.json"), help="ATen ops by op")
     parser.add_argument("--journal", type=Path, default=Path(".torchstone/fuzzer-alone.jsonl"))
     options = parser.parse_args()
+    if options.corpus and options.mutants and (changed := changed_since(options.corpus)):
+        parser.error(
+            f"{len(changed)} functions of the compiler have changed since {options.corpus} was asked; to ask it again: "
+            f"torchstone fuzz --backend linalg --time 300s --corpus {options.corpus}"
+        )
     options.journal.parent.mkdir(parents=True, exist_ok=True)
     rows = read(options.journal)
     bugs = planted(options.planted, options.seed, options.half)

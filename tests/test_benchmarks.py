@@ -197,6 +197,23 @@ def test_the_stage_of_a_mutant_follows_from_its_file() -> None:
     assert "1 of 2" in told and told.splitlines()[-1].endswith("named code: flat.add")
 
 
+def test_a_corpus_that_was_asked_on_another_compiler_is_told(tmp_path: Path) -> None:
+    """A campaign would look at all that has changed, and hardly at the function that is mutated."""
+    from torchstone.conformance.backends import load
+    from torchstone.conformance.execution.line_tracer import functions_of_files
+    from torchstone.fuzz.corpus import Corpus
+
+    alone: Any = importlib.import_module("fuzzer_alone")
+    functions = functions_of_files(str(load("linalg").sources))  # type: ignore[attr-defined]
+    assert alone.changed_since(tmp_path) == set(functions)  # nothing was asked at all
+    other, new = sorted(functions)[:2]
+    corpus = Corpus(tmp_path)
+    corpus.note({name: codes for name, codes in functions.items() if name != new} | {other: ["another code"]})
+    assert alone.changed_since(tmp_path) == {other, new}
+    corpus.note(functions)
+    assert not alone.changed_since(tmp_path)
+
+
 @pytest.mark.torture
 def test_bisect_names_the_file_that_a_drawn_mutant_is_in() -> None:
     """A short sweep: those that a sweep of hundreds finds wrong are for the benchmark to show."""
