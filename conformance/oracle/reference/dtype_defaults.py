@@ -2,7 +2,8 @@
 
 ``rms_norm`` adds ``finfo(dtype).eps``, ``pinv`` leaves out what lies below it: left to itself, the float64 run computes
 another function, and absolves who computes that one. The defaults are PyTorch's, as it documents them. So does a view
-of the bits as another dtype (``bits``).
+of the bits as another dtype (``bits``). And a conversion to float64 copies float32 numbers, but gives those of float64
+as they are: what is written to the one later on is not in the other.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchstone.compiler._torch.pytrees import tree_map_only
+from torchstone.compiler._torch.tensors import storage_key
 from torchstone.conformance.oracle.op_traits.references import DEFAULTS_BY_DTYPE
 from torchstone.conformance.oracle.op_traits.trait import Implementations
+from torchstone.conformance.oracle.pytree import flatten
 from torchstone.conformance.oracle.reference.bits import Alias, reads_bits, viewed
 from torchstone.conformance.oracle.reference.widen import viewed_as
 from torchstone.conformance.program.program import Call, Perform, Program
@@ -61,7 +65,7 @@ _RULES.register("nan_to_num")(_Rule(("input", "nan", "posinf", "neginf"), _ends)
 
 
 class RecordOperands:
-    """Notes the dtype of the first operand of each such call, in eager's run."""
+    """Notes the dtype of the first operand of each such call, in eager's run, and which calls gave new memory."""
 
     def __init__(self, program: Program) -> None:
         rules = {index: _rule_of(call) for index, call in enumerate(program.calls)}
@@ -71,17 +75,21 @@ class RecordOperands:
         self._aliasing = frozenset(index for index in self._views if program.calls[index].operator == "view")
         self._writes = any(call.writes and call.operator != "requires_grad" for call in program.every_call)
         self._dtypes: dict[int, torch.dtype] = {}
+        self._new: set[int] = set()
 
     def __bool__(self) -> bool:
-        """Whether there is any such call."""
-        return bool(self._rules or self._views)
+        """Whether there is anything to be told."""
+        return bool(self._rules or self._views or self._writes)
 
     def perform(self, index: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A call of eager's run: see ``Program.run``."""
         operand = _operand(args, kwargs) if index in self._rules or index in self._views else None
         if operand is not None and (operand.is_floating_point() or operand.is_complex() or index in self._views):
             self._dtypes[index] = operand.dtype
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+        if self._writes and not _memory((args, kwargs)) & _memory(result):
+            self._new.add(index)
+        return result
 
     def told(self, perform: Perform | None) -> Perform:
         """What makes the calls of a float64 run: ``perform`` with eager's defaults, where it leaves them out, and with
@@ -95,6 +103,8 @@ class RecordOperands:
             elif index in self._dtypes:
                 args, kwargs = self._complete(index, args, kwargs)
             result = function(*args, **kwargs) if perform is None else perform(index, function, args, kwargs)
+            if index in self._new and (shared := _memory((args, kwargs)) & _memory(result)):
+                result = tree_map_only(Tensor, lambda t: t.clone() if _memory(t) & shared else t, result)
             for _ in aliases:  # what one carries over another one may view
                 for alias in aliases:
                     alias.settle()
@@ -119,6 +129,15 @@ class RecordOperands:
 def _rule_of(call: Call) -> _Rule | None:
     """The rule of a call by its public name: ``torch.linalg.pinv`` is the operator ``linalg_pinv``."""
     return _RULES.get(("linalg_" if call.target.startswith("torch.linalg.") else "") + call.operator)
+
+
+def _memory(values: Any) -> set[int]:
+    """Keys of the storages that tensors among nested values lie in; sparse ones have none."""
+    return {storage_key(value) for value in flatten(values) if _has_memory(value)}
+
+
+def _has_memory(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.layout is torch.strided
 
 
 def _operand(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:

@@ -74,3 +74,30 @@ def test_the_dtype_is_that_of_the_operand() -> None:
     program = Program(("x",), calls, Ref("r"))
     (leaf, _) = Referee(program, (SMALL,)).float64.leaves
     torch.testing.assert_close(leaf, program(SMALL), rtol=1e-12, atol=0.0)
+
+
+CONVERSIONS: tuple[tuple[Any, ...], ...] = (
+    *((name,) for name in ("double", "float", "half", "bfloat16", "cdouble", "contiguous", "clone")),
+    *((name, dtype) for name in ("to", "type") for dtype in (torch.float64, torch.float32, torch.bfloat16)),
+    *((name, Ref("y")) for name in ("to", "type_as")),
+)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("written", ["x", "r", "row"])
+@pytest.mark.parametrize("conversion", CONVERSIONS, ids=str)
+def test_a_conversion_is_a_copy_where_it_is_eagers(
+    conversion: tuple[Any, ...], written: str, dtype: torch.dtype
+) -> None:
+    """In float64 more of them give the operand itself: what is written afterwards is in both then."""
+    calls = (
+        Call(f"torch.Tensor.{conversion[0]}", (Ref("x"), *conversion[1:]), {}, "r"),
+        Call("torch.Tensor.select", (Ref("r"), 0, 1), {}, "row"),
+        Call("torch.Tensor.fill_", (Ref(written), 7.0), {}, "filled"),
+    )
+    program = Program(("x", "y"), calls, (Ref("r"), Ref("row")))
+    given = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=dtype), torch.ones(1, dtype=torch.float64)
+    leaves = Referee(program, given).float64.leaves
+    eager = tuple(tensor.clone() for tensor in given)
+    for leaf, expected in zip(leaves, (*program(*eager), *eager), strict=True):
+        assert torch.equal(leaf, expected.to(leaf.dtype))
