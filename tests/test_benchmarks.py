@@ -204,7 +204,7 @@ def test_a_corpus_that_was_asked_on_another_compiler_is_told(tmp_path: Path) -> 
     from torchstone.fuzz.corpus import Corpus
 
     alone: Any = importlib.import_module("fuzzer_alone")
-    functions = functions_of_files(str(load("linalg").sources))  # type: ignore[attr-defined]
+    functions = functions_of_files(str(load("linalg").sources))
     assert alone.changed_since(tmp_path) == set(functions)  # nothing was asked at all
     other, new = sorted(functions)[:2]
     corpus = Corpus(tmp_path)
