@@ -26,17 +26,17 @@ from torchstone.conformance.runner.frames import encode_frame, receive_frame
 from torchstone.conformance.variants.attempts import attempts
 
 SECONDS = 20
-"""Of the processor's time that one question may take."""
+"""Of the processor's time that one question may take, unless who asks says another."""
 
 Question = Callable[[Case, str], Any]
 """A function of a module, of a case and a word; it returns a case, or what JSON has."""
 
 
-def ask_apart(question: Question, case: Case, word: str = "") -> Any:
-    """What a question is answered; None where it raises, ends the process, or takes too long."""
+def ask_apart(question: Question, case: Case, word: str = "", seconds: int = SECONDS) -> Any:
+    """What a question is answered; None where it raises, ends the process, or takes more of the processor's time."""
     if attempts.expendable:
         return _answer(question, case, word)
-    return _HELPER.ask(question, case, word)
+    return _HELPER.ask(question, case, word, seconds)
 
 
 class _Helper:
@@ -47,14 +47,14 @@ class _Helper:
         self._child = 0
         self._of: tuple[object, ...] = ()
 
-    def ask(self, question: Question, case: Case, word: str) -> Any:
+    def ask(self, question: Question, case: Case, word: str, seconds: int) -> Any:
         of = (os.getpid(), *registration.ops(), *registration.modules())
         if self._of != of:
             self.end()
             self._begin()
             self._of = of
         assert self._channel is not None
-        asked = {"module": question.__module__, "name": question.__name__, "word": word}
+        asked = {"module": question.__module__, "name": question.__name__, "word": word, "seconds": seconds}
         try:
             self._channel.sendall(encode_frame(asked, case.to_bytes()))
             told = receive_frame(self._channel)
@@ -102,8 +102,8 @@ def _serve(channel: socket.socket) -> None:
             with suppress(OSError):
                 os.close(int(name))
     while (asked := receive_frame(channel)) is not None:
-        allow_processor_time(SECONDS)
         header, data = asked
+        allow_processor_time(header["seconds"])
         question = getattr(importlib.import_module(header["module"]), header["name"])
         answer = _answer(question, Case.from_bytes(data), header["word"])
         if isinstance(answer, Case):

@@ -167,7 +167,7 @@ def _choices(case: Case) -> dict[int, list[Any]]:
     largest = max((size for tensor in case.args for size in tensor.shape), default=0)
     near = (largest, largest + 1, -largest - 1) if largest < MOST_SIZE else ()
     values = [value for call in case.program.calls for value in leaves((call.args, call.kwargs))]
-    found = {at: [*_others(value), *(near if type(value) is int else ())] for at, value in enumerate(values)}
+    found = {at: [*in_place_of(value), *(near if type(value) is int else ())] for at, value in enumerate(values)}
     return {at: others for at, others in found.items() if others}
 
 
@@ -193,7 +193,7 @@ def _with(call: Call, given: dict[str, Any], last: Call) -> Call:
 
 
 def _some(name: str, default: Any) -> Any:
-    return random.choice([*_other_than(default)] or [default])
+    return random.choice([*other_than(default)] or [default])
 
 
 def _numbers_for_inputs(case: Case) -> Iterator[Program]:
@@ -216,7 +216,8 @@ def _without_inputs(program: Program, numbers: Mapping[str, float]) -> Program:
     return program.rewrite(lambda call: call.map_arguments(leaf))
 
 
-def _others(value: Any) -> Iterator[Any]:
+def in_place_of(value: Any) -> Iterator[Any]:
+    """What may stand in the place of a literal: other numbers and dtypes, the other flag, names of its kind."""
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, int):
@@ -240,11 +241,11 @@ def given_more(case: Case) -> Iterator[Program]:
     for call in reversed(program.calls):
         for free in left_out(call):
             first = {
-                name: value for name, default in free.items() if (value := next(_other_than(default), None)) is not None
+                name: value for name, default in free.items() if (value := next(other_than(default), None)) is not None
             }
             ways = [first] if first else []
             rows = [
-                [{name: value} for value in _turned(list(_other_than(default)), case.index)]
+                [{name: value} for value in _turned(list(other_than(default)), case.index)]
                 for name, default in free.items()
             ]
             ways += [way for turn in itertools.zip_longest(*rows) for way in turn if way is not None]
@@ -264,7 +265,7 @@ def given_less(case: Case) -> Iterator[Program]:
         yield program.rewrite(lambda each, call=call: call if each is last else each)
 
 
-def _other_than(default: Any) -> Iterator[Any]:
+def other_than(default: Any) -> Iterator[Any]:
     """Others than a default: first a number that is near it and no special one."""
     if type(default) is int:
         yield default + 1
@@ -273,7 +274,7 @@ def _other_than(default: Any) -> Iterator[Any]:
     elif default is None:
         yield from (0.75, math.inf, 2, -math.inf, 0.0, -1, math.nan)
         return
-    yield from _others(default)
+    yield from in_place_of(default)
 
 
 ARGUMENTS = Variant(

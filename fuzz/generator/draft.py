@@ -38,6 +38,13 @@ ALL_MAGNITUDES = 10
 """Of a hundred programs, how many these are."""
 KNOWN = {dtype for dtype, _ in values.DTYPES} | {torch.complex128, *values.STORED}
 
+NEUTRAL = 35
+"""Of a hundred numbers among the arguments, how many are 0, 1 or -1: what compilers take a call away for."""
+ROOMY = 50
+"""Of a hundred inputs of special values, how many have room for all of them."""
+AGAIN = 6
+"""Of a hundred second operands, how many are the first one."""
+
 _STATE = ("inputs", "values", "calls", "used", "features", "_made_by", "_loose", "_copies")
 """What of a draft is as it was after a call that is refused."""
 
@@ -215,7 +222,9 @@ class Draft:
         return self.novel("dtype", lambda: self.choices.weighted(allowed))
 
     def _draw_shape(self, ranks: Sequence[int] | None) -> tuple[int, ...]:
-        return self.novel("rank", lambda: values.draw_shape(self.choices, ranks), len)
+        drawn = self.novel("shape", lambda: values.draw_shape(self.choices, ranks), values.kind_of_shape)
+        # Where one element is as good as another, each special value is to be among them, beside each other.
+        return values.draw_large(self.choices, len(drawn)) if self.specials and self.choices.chance(ROOMY) else drawn
 
     def fresh(
         self,
@@ -284,6 +293,9 @@ class Draft:
         def fits(other: DraftValue) -> bool:
             return _broadcasts(value.shape, other.shape) and (allowed is None or other.dtype in allowed)
 
+        if self.choices.chance(AGAIN) and fits(value):
+            if bool(values.within(value.tensor, wanted.get("bounds", values.ANY)).all()):
+                return value
         keep = self.choices.integer(0, value.dim) if self.choices.chance(30) else 0
         size = [1 if self.choices.chance(20) else length for length in value.shape[keep:]]
         dtype = None
@@ -301,19 +313,22 @@ class Draft:
         if value.dim == 0:
             return 0
         dim = self.choices.integer(0, value.dim - 1)
-        return dim - value.dim if self.choices.chance(30) else dim
+        return dim - value.dim if self.choices.chance(50) else dim
 
     def axes(self, value: DraftValue) -> list[int]:
         """Draw at least one dim of ``value``, none twice; empty for a 0-d tensor."""
         if value.dim == 0:
             return []
         dims = self.choices.shuffled(range(value.dim))[: self.choices.integer(1, value.dim)]
-        return [dim - value.dim if self.choices.chance(20) else dim for dim in dims]
+        return [dim - value.dim if self.choices.chance(50) else dim for dim in dims]
 
     def scalar(self, dtype: torch.dtype) -> bool | int | float:
         """Draw a Python number of the kind ``dtype`` is, or of a lower one."""
         if dtype == torch.bool:
             return self.choices.chance(50)
+        if self.choices.chance(NEUTRAL):
+            whole = self.choices.pick((0, 1, 1 if dtype == torch.uint8 else -1))
+            return float(whole) if dtype.is_floating_point and self.choices.chance(50) else whole
         if (dtype.is_floating_point or dtype.is_complex) and not self.choices.chance(30):
             return self.choices.integer(-8, 8) / 4
         return self.choices.integer(0 if dtype == torch.uint8 else -3, 5)
@@ -396,7 +411,10 @@ class Draft:
     def _note(self, operands: Iterable[DraftValue]) -> None:
         self.features.add((self.op, "called", True))
         for operand in operands:
-            self.features |= {(self.op, "dtype", operand.dtype), (self.op, "rank", operand.dim)}
+            self.features |= {
+                (self.op, "dtype", operand.dtype),
+                (self.op, "shape", values.kind_of_shape(operand.shape)),
+            }
             if operand.ref.name in self._made_by:
                 self.features.add((self.op, "after", self._made_by[operand.ref.name]))
 

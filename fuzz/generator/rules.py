@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ import torch
 from torchstone.conformance.oracle.op_traits.undetermined import DRAWS_RANDOM_NUMBERS
 from torchstone.conformance.program.call_targets import lookup
 from torchstone.conformance.sources import functions, opinfo
-from torchstone.fuzz.generator.draft import Arguments, Draft, DraftValue
+from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
+from torchstone.fuzz.generator.other_arguments import OTHER, with_others
 from torchstone.fuzz.generator.values import STORED
 
 IN_PLACE, IN_PLACE_ON_VIEW = 20, 60
@@ -56,6 +58,12 @@ class OpRule:
         arguments = self.draw(draft)
         takes = bool(arguments.args) and isinstance(arguments.args[0], DraftValue)
         target = self.inplace if self.inplace and writes and takes else self.target
+        if not self.takes_bodies and draft.choices.chance(OTHER):
+            others = with_others(draft.choices, target, arguments)
+            with contextlib.suppress(CallRejected):
+                if others is not None:
+                    draft.call(target, others, self.exact, self.cuts, self.elementwise)
+                    return
         draft.call(target, arguments, self.exact, self.cuts, self.elementwise)
 
 

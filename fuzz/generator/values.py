@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchstone.compiler._torch.tensors import flip_lazy_bits
+from torchstone.conformance.variants.values import special_values
 from torchstone.fuzz.generator.choices import Choices
 
 DTYPES = (
@@ -47,9 +48,12 @@ SHARED = 4
 """Of a hundred inputs, how many lie in the memory of an earlier one, where one has room."""
 
 LAYOUTS = (("contiguous", 58), ("transposed", 14), ("strided", 12), ("offset", 8), ("lazy", 2), ("expanded", 6))
-SPECIALS = (float("nan"), float("inf"), -float("inf"), -0.0, -float("nan"))
+LARGEST_SPECIAL = 1e4
+"""Finite numbers beyond it are of the programs of all magnitudes."""
+MANY = 2
+"""One element in so many is special, where many are."""
 SCALES = (2.0**-10, 2.0**-20, 2.0**-30)
-SIZES = ((2, 30), (3, 25), (1, 15), (4, 12), (5, 8), (8, 4), (7, 3), (0, 3))
+SIZES = ((2, 25), (3, 22), (1, 14), (4, 12), (5, 9), (8, 8), (7, 5), (0, 5))
 RANKS = ((2, 35), (1, 25), (3, 20), (0, 10), (4, 10))
 NUMEL = 8192
 """Elements of a tensor, at most."""
@@ -60,6 +64,8 @@ EXPONENTS = (3, 12)
 LARGE = 4
 """Of a hundred shapes, how many are long in every dim, as far as there is room: products are computed in blocks."""
 LARGE_EXPONENTS = (3, 6)
+MUCH = 64
+"""Elements beyond which there are several vectors."""
 
 
 def draw_shape(choices: Choices, ranks: Sequence[int] | None = None) -> tuple[int, ...]:
@@ -72,6 +78,12 @@ def draw_shape(choices: Choices, ranks: Sequence[int] | None = None) -> tuple[in
     if len(drawn) > 1 and choices.chance(LARGE):
         return draw_large(choices, len(drawn))
     return drawn[:1] * len(drawn) if len(drawn) > 1 and choices.chance(20) else drawn  # dims that may be mistaken
+
+
+def kind_of_shape(shape: Sequence[int]) -> int | str:
+    """What a shape is to an op: its rank, or that nothing is in it, or much."""
+    count = math.prod(shape)
+    return "empty" if not count else "large" if count > MUCH else len(shape)
 
 
 def large_size(choices: Choices) -> int:
@@ -139,12 +151,15 @@ def draw_contents(
 def draw_magnitudes(choices: Choices, size: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Draw numbers of both signs, their logarithms even from 1e-6 to 1e6, or what squares in a half.
 
-    Whole numbers are beside powers of two, up to half of the largest that there is.
+    Whole numbers are beside powers of two, up to the largest that there is.
     """
     generator = torch.Generator().manual_seed(choices.integer(0, 2**31 - 1))
     if not dtype.is_floating_point and not dtype.is_complex:
-        numbers = 2 ** torch.randint(0, torch.iinfo(dtype).max.bit_length(), tuple(size), generator=generator)
-        numbers += torch.randint(-1, 2, tuple(size), generator=generator)
+        limit = torch.iinfo(dtype)
+        powers = torch.randint(0, limit.max.bit_length() + 1, tuple(size), generator=generator)
+        beside = torch.randint(-1, 2, tuple(size), generator=generator)
+        # The largest is 2 ** bits - 1; in 64 bits that wraps to what it is.
+        numbers = 2**powers + torch.where(powers == limit.max.bit_length(), -1, beside)
         signs = torch.randint(0, 2, tuple(size), generator=generator) * 2 - 1 if dtype.is_signed else 1
         return (numbers * signs).to(dtype)
     shape = (*size, 2) if dtype.is_complex else tuple(size)
@@ -190,12 +205,17 @@ def draw_row(choices: Choices, tensor: Tensor, specials: bool) -> Tensor:
 
 
 def insert_specials(choices: Choices, tensor: Tensor) -> Tensor:
-    """Return a floating-point tensor with, mostly, one to three elements made special; others as they are."""
-    if not tensor.dtype.is_floating_point or tensor.numel() == 0 or choices.chance(30):
+    """Return a floating-point tensor with, mostly, one to three elements made special, or many; others as they are."""
+    if not tensor.dtype.is_floating_point or tensor.numel() == 0 or choices.chance(20):
         return tensor
     flat = tensor.flatten()
-    for _ in range(choices.integer(1, 3)):
-        flat[choices.integer(0, flat.numel() - 1)] = torch.tensor(choices.pick(SPECIALS)).to(flat.dtype)
+    numbers = [n for n in special_values(tensor.dtype) if not LARGEST_SPECIAL < abs(n) < math.inf]
+    count = max(1, flat.numel() // MANY) if choices.chance(70) else choices.integer(1, 3)
+    generator = torch.Generator().manual_seed(choices.integer(0, 2**31 - 1))
+    places = torch.randperm(flat.numel(), generator=generator)[:count]
+    order = torch.randperm(len(numbers), generator=generator).tolist()
+    for at, place in enumerate(places.tolist()):  # each as often as the others
+        flat[place] = torch.tensor(numbers[order[at % len(numbers)]]).to(flat.dtype)
     return flat.reshape(tensor.shape)
 
 

@@ -23,7 +23,7 @@ from torchstone.fuzz.generator.rules import OpRule
 WEIGHTS = ((DEFAULT, 55), ("backward", 20), ("dynamic", 10), ("batch", 5), ("rewritten", 10))
 """The variants, and of a hundred seconds how many are for each."""
 
-SPECIAL_VALUES = 15
+SPECIAL_VALUES = 25
 """Of a hundred programs, how many have special values among their inputs."""
 CONTROL_FLOW = "control flow"
 JUDGING_COSTS: Mapping[str, int] = {"rewritten": 2, "batch": 6, "dynamic": 10, DRAWS: 4}

@@ -13,6 +13,10 @@ from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, Draf
 from torchstone.fuzz.generator.rules import OpRule, rules_for
 
 
+NEGATIVE = 40
+"""Of a hundred index tensors that may, how many have places counted from the end."""
+
+
 def rules() -> Iterator[OpRule]:
     """Yield a rule for each op of the table, and for the assignments that the database does not have."""
     for op, drawn in TABLE:
@@ -31,12 +35,21 @@ def _operand(draft: Draft) -> tuple[DraftValue, int, int]:
     return operand, dim, operand.shape[dim]
 
 
-def _indices(draft: Draft, shape: Sequence[int], bound: int, distinct: bool = False) -> DraftValue:
-    """Draw an index tensor with elements below ``bound``; ``distinct`` where a repeated one would leave a race."""
+def _indices(
+    draft: Draft, shape: Sequence[int], bound: int, distinct: bool = False, from_the_end: bool = False
+) -> DraftValue:
+    """Draw an index tensor with elements below ``bound``; ``distinct`` where a repeated one would leave a race.
+
+    ``from_the_end``: the op takes negative ones too, and some tensors have them.
+    """
     generator = torch.Generator().manual_seed(draft.choices.integer(0, 2**31 - 1))
     if distinct:
-        return draft.given(torch.randperm(bound, generator=generator)[: shape[0]])
-    return draft.given(torch.randint(0, bound, tuple(shape), generator=generator))
+        drawn = torch.randperm(bound, generator=generator)[: shape[0]]
+    else:
+        drawn = torch.randint(0, bound, tuple(shape), generator=generator)
+    if from_the_end and draft.choices.chance(NEGATIVE):
+        drawn = drawn - bound * torch.randint(0, 2, drawn.shape, generator=generator)
+    return draft.given(drawn)
 
 
 def _index(draft: Draft, operand: DraftValue, masks: bool) -> Any:
@@ -63,7 +76,7 @@ def _index(draft: Draft, operand: DraftValue, masks: bool) -> Any:
         if at == masked:
             items.append(draft.tensor(shape=(bound,), dtype=torch.bool))
         elif kind in ("places", "mask") or (kind == "number" and not bound):
-            items.append(_indices(draft, [length], bound, distinct=not places))
+            items.append(_indices(draft, [length], bound, distinct=not places, from_the_end=True))
             places += 1
         elif kind == "number":
             items.append(choices.integer(-bound, bound - 1))
@@ -116,8 +129,8 @@ def _index_put(draft: Draft) -> Arguments:
         value = draft.tensor(shape=(), dtype=operand.dtype)
     else:
         length = draft.choices.integer(1, 6 if accumulate else operand.shape[0])
-        first = _indices(draft, [length], operand.shape[0], distinct=not accumulate)
-        index = (first, *(_indices(draft, [length], bound) for bound in operand.shape[1:count]))
+        first = _indices(draft, [length], operand.shape[0], distinct=not accumulate, from_the_end=True)
+        index = (first, *(_indices(draft, [length], bound, from_the_end=True) for bound in operand.shape[1:count]))
         value = draft.tensor(shape=(length, *operand.shape[count:]), dtype=operand.dtype)
     return Arguments((operand, index, value), {"accumulate": True} if accumulate else {})
 
@@ -143,7 +156,7 @@ def _index_select(draft: Draft) -> Arguments:
 def _take(draft: Draft) -> Arguments:
     operand, _, _ = _operand(draft)
     size = [draft.choices.integer(1, 3) for _ in range(draft.choices.integer(0, 2))]
-    return Arguments((operand, _indices(draft, size, operand.tensor.numel())))
+    return Arguments((operand, _indices(draft, size, operand.tensor.numel(), from_the_end=True)))
 
 
 def _scatter_add(draft: Draft) -> Arguments:
@@ -163,7 +176,7 @@ def _index_write(draft: Draft) -> Arguments:
 
 def _index_fill(draft: Draft) -> Arguments:
     operand, dim, bound = _operand(draft)
-    index = _indices(draft, [draft.choices.integer(0, bound)], bound)
+    index = _indices(draft, [draft.choices.integer(0, bound)], bound, from_the_end=True)
     return Arguments((operand, dim, index, draft.scalar(operand.dtype)))
 
 

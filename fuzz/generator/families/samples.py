@@ -42,8 +42,8 @@ VARIED = 40
 """Of a hundred calls, how many are of a sample in a variant."""
 _UNKNOWN: dict[str, Any] = {"jumps": True, "exact": False, "cuts": True}
 """Of an op of which nothing is known: it may jump, and round."""
-WAYS = ("arguments", *(way for ways in BUNDLES.values() for way in ways))
-"""The variants that change one call."""
+WAYS = tuple(way for ways in BUNDLES.values() for way in ways)
+"""The variants that change one call. Other arguments each call may have (``other_arguments``)."""
 
 _NOT_COMPARED = DRAWS_RANDOM_NUMBERS.ops.keys() | UNINITIALIZED.ops.keys() | MANY_RIGHT_ANSWERS.ops.keys()
 """Ops that give other results each time, or have many that are right: comparing element by element is no test."""
