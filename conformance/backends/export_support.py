@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from torchstone.compiler._torch.operators import has_schema, schema_of
+from torchstone.compiler._torch.operators import HigherOrderOperator, has_schema, schema_of
 from torchstone.conformance.backends.composite import composite_ops_known
 from torchstone.conformance.backends.protocol import BackendError, BackendUnsupported
 
@@ -48,6 +48,11 @@ class Exported:
         """What each output was in torch.export's trace: a fake tensor with its dtype and sizes, or a number."""
         values = self.program.graph.output_node().args[0]
         return [node.meta["val"] if hasattr(node, "meta") else node for node in values]
+
+    @property
+    def takes_functions(self) -> bool:
+        """Whether there is control flow in it."""
+        return any(isinstance(node.target, HigherOrderOperator) for node in self.program.graph.nodes)
 
     def decomposed(self, table: Mapping[Any, Any]) -> Exported:
         """Return the program decomposed by a table and without writes; of an empty table, that alone."""

@@ -293,9 +293,9 @@ class Draft:
         def fits(other: DraftValue) -> bool:
             return _broadcasts(value.shape, other.shape) and (allowed is None or other.dtype in allowed)
 
-        if self.choices.chance(AGAIN) and fits(value):
-            if bool(values.within(value.tensor, wanted.get("bounds", values.ANY)).all()):
-                return value
+        bounds = wanted.get("bounds", values.ANY)
+        if self.choices.chance(AGAIN) and fits(value) and bool(values.within(value.tensor, bounds).all()):
+            return value
         keep = self.choices.integer(0, value.dim) if self.choices.chance(30) else 0
         size = [1 if self.choices.chance(20) else length for length in value.shape[keep:]]
         dtype = None

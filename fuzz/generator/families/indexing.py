@@ -12,7 +12,6 @@ from torchstone.conformance.program.literals import leaves, map_leaves
 from torchstone.fuzz.generator.draft import Arguments, CallRejected, Draft, DraftValue
 from torchstone.fuzz.generator.rules import OpRule, rules_for
 
-
 NEGATIVE = 40
 """Of a hundred index tensors that may, how many have places counted from the end."""
 

@@ -10,6 +10,7 @@ import torch
 
 from torchstone.conformance.backends import load
 from torchstone.conformance.backends.exporting import DECOMPOSED, UNDECOMPOSED, Exporting
+from torchstone.conformance.backends.protocol import BackendUnsupported
 from torchstone.conformance.errors import InputError
 
 
@@ -77,3 +78,14 @@ def test_shipped_backends_have_the_options(name: str) -> None:
     assert f"torchstone[{name}+" not in load(f"{name}+decomposed").available().install
     with pytest.raises(InputError, match="it has decomposed"):
         load(f"{name}+fast")
+
+
+def test_a_loop_that_pytorch_does_not_decompose_is_unsupported_and_no_failure_of_the_compiler() -> None:
+    """``torch.export`` takes a loop that is given one tensor twice; making it functional refuses the same."""
+
+    def loop(x: torch.Tensor) -> Any:
+        return torch.while_loop(lambda a, b: a.sum() < 10, lambda a, b: (a + 1, b * 2), (x, x))
+
+    with pytest.raises(BackendUnsupported, match="aliasing"):
+        handed(Handed(), loop)
+    assert handed(Handed(), lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)))
