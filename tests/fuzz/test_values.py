@@ -110,7 +110,7 @@ def test_a_row_of_one_number_is_one_along_a_dim_or_all_of_it():
 def test_whole_numbers_are_of_all_magnitudes_and_none_is_the_least(dtype):
     drawn = values.draw_magnitudes(SeededChoices("whole"), (40, 25), dtype)
     most, info = int(drawn.abs().max()), torch.iinfo(dtype)
-    assert drawn.dtype == dtype and info.max // 3 < most <= info.max // 2 + 2
+    assert drawn.dtype == dtype and info.max - 1 <= most <= info.max
     assert bool((drawn < 0).any()) is dtype.is_signed and 0 < int((drawn.abs() < 8).sum()) < drawn.numel() // 2
 
 
