@@ -86,7 +86,5 @@ class Exporting(Packaged):
         for table in tables:
             exported = exported.decomposed(table)
         if self.decomposes_itself and exported.takes_functions:
-            exported.decomposed(
-                {}
-            )  # PyTorch does that for the compiler; what it declines is not the compiler's failure
+            exported.decomposed({})  # as PyTorch does for the compiler, whose failure it is not where PyTorch declines
         return exported
