@@ -31,8 +31,8 @@ from torchstone.reducers.asking import Ask, Asking
 
 SIZES = (32, 16, 8, 4, 2, 1)
 """Programs in a bundle. More of them save little, and are taken apart more often."""
-FIRST = 16
-"""Programs in the first bundle of a kind, at most: how long they take is not known yet."""
+FIRST = 4
+"""Programs in the first bundle of a kind, at most: how long they take, and how many are refused, is not known yet."""
 SHARE = 2 / 3
 """Of the time limit of a case, what a bundle is to take at most: one that runs into the limit has told nothing."""
 PATIENCE = 200

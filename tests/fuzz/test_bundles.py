@@ -192,9 +192,9 @@ def test_a_program_does_not_wait_for_long():
     ("seconds", "best"),
     [
         (lambda size: 1.0, 32),
-        (lambda size: float(size**2), 2),
+        (lambda size: float(size**2), 4),
         (lambda size: 2 + 2.0 * size, 16),
-        (lambda size: 99.0, 16),
+        (lambda size: 99.0, 4),
     ],
 )
 def test_bundles_are_as_large_as_it_pays_and_as_ends_in_time(seconds, best):
@@ -393,10 +393,10 @@ def test_a_fallback_is_that_of_the_programs_which_call_for_what_ran():
 
 def test_smaller_bundles_are_tried_as_long_as_none_was_right_as_it_stood_and_then_larger_ones():
     size = BundleSize()
-    for whole, asked in ((False, 16), (True, 8), (True, 8)):
+    for whole, asked in ((False, 4), (True, 2), (True, 2)):
         assert size.best() == asked
-        size.learn(asked, 1.0 if whole else 10.0, whole=whole)
-    size.learn(16, 1.0, whole=True)
+        size.learn(asked, 1.0 if whole else 8.0, whole=whole)
+    size.learn(4, 1.0, whole=True)
     assert size.best() == 32
 
 
