@@ -36,7 +36,9 @@ def test_options_that_only_the_schema_knows_are_given() -> None:
 
 
 def test_eager_takes_each_of_them() -> None:
-    for arguments in drawn("torch.nn.functional.smooth_l1_loss", X, X):
+    found = drawn("torch.nn.functional.smooth_l1_loss", X, X)
+    assert any("beta" in arguments.kwargs for arguments in found)
+    for arguments in found:
         tensors = [leaf.tensor if isinstance(leaf, DraftValue) else leaf for leaf in leaves(arguments.args)]
         torch.nn.functional.smooth_l1_loss(*tensors, **arguments.kwargs)
 
@@ -50,7 +52,9 @@ def test_an_argument_that_ends_the_process_of_eager_is_not_drawn() -> None:
 @pytest.mark.parametrize("target", ["torch.zeros_like", "torch.sort", "torch.nn.functional.gelu"])
 def test_the_operands_are_as_they_were(target: str) -> None:
     before = X.tensor.clone()
-    for arguments in drawn(target, X, count=20):
+    found = drawn(target, X, count=20)
+    assert found
+    for arguments in found:
         assert [leaf for leaf in leaves(arguments.args) if isinstance(leaf, DraftValue)] == [X]
     assert torch.equal(X.tensor, before)
 

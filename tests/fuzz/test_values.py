@@ -111,6 +111,7 @@ def test_whole_numbers_are_of_all_magnitudes_and_none_is_the_least(dtype):
     drawn = values.draw_magnitudes(SeededChoices("whole"), (40, 25), dtype)
     most, info = int(drawn.abs().max()), torch.iinfo(dtype)
     assert drawn.dtype == dtype and info.max - 1 <= most <= info.max
+    assert not bool(drawn.eq(info.min).any()) or not dtype.is_signed
     assert bool((drawn < 0).any()) is dtype.is_signed and 0 < int((drawn.abs() < 8).sum()) < drawn.numel() // 2
 
 

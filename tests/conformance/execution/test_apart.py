@@ -48,3 +48,14 @@ def test_what_ends_the_process_is_none_and_the_next_one_is_asked(monkeypatch):
     assert has_special_values(asked.replace(inputs={"x": torch.ones(0)})) is None
     assert has_special_values(asked.replace(inputs={"x": torch.tensor([torch.inf])})) is True
     library._destroy()
+
+
+def _endless(_: Case, word: str) -> str:
+    while word == "endless":
+        pass
+    return word
+
+
+def test_a_question_has_as_much_time_as_who_asks_says() -> None:
+    assert apart.ask_apart(_endless, case("torch.sin"), "endless", 0) is None
+    assert apart.ask_apart(_endless, case("torch.sin"), "short", 0) == "short"
