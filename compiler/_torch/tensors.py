@@ -46,6 +46,13 @@ def is_zero_tensor(tensor: torch.Tensor) -> bool:
     return tensor._is_zerotensor()
 
 
+def with_values_in_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor whose memory holds its values: itself, or a copy of one with a lazy bit or without memory."""
+    if is_zero_tensor(tensor):
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).zero_()
+    return tensor.resolve_conj().resolve_neg()
+
+
 @uses("torch.Tensor()._has_symbolic_sizes_strides")
 def has_symbolic_layout(tensor: torch.Tensor) -> bool:
     """Say whether a size or a stride of a tensor is a symbol."""

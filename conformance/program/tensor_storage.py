@@ -8,7 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchstone.compiler._torch.tensors import flip_bits_of, flip_lazy_bits, storage_key
+from torchstone.compiler._torch.tensors import (
+    flip_bits_of,
+    flip_lazy_bits,
+    is_zero_tensor,
+    storage_key,
+    with_values_in_memory,
+)
 from torchstone.conformance.program.literals import ProgramError, dtype_name, parse_dtype
 
 MAX_DIMS = 1024  # of a tensor in a file: eager makes tensors of any rank, though most of its ops stop at 64
@@ -50,7 +56,9 @@ def _bytes_of(storage: torch.UntypedStorage, length: int) -> Tensor:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """The tensor without the lazy conjugate and negative bits."""
+    """The tensor without the lazy conjugate and negative bits, and with memory if it is zeros that have none."""
+    if is_zero_tensor(tensor):
+        return with_values_in_memory(tensor)
     return flip_bits_of(tensor.detach(), tensor)
 
 
@@ -72,6 +80,9 @@ def copy_tensors(
     result: list[Tensor] = []
     for tensor in tensors:
         plain = _plain(tensor)
+        if is_zero_tensor(tensor):  # its copy has been made
+            result.append(plain if device is None else plain.to(device))
+            continue
         storage = plain.untyped_storage()
         key = storage_key(storage)
         if key not in copies:

@@ -1,9 +1,10 @@
-"""torch tensors <-> MLIR memrefs: dtypes and descriptors. No copies but where torch keeps a lazy bit."""
+"""torch tensors <-> MLIR memrefs: dtypes and descriptors. No copies but of lazy bits and of zeros without memory."""
 
 from __future__ import annotations
 
 import torch
 
+from torchstone.compiler._torch.tensors import is_zero_tensor, with_values_in_memory
 from torchstone.compiler.diagnostics import GuardError, Unsupported
 from torchstone.compiler.ir.dtypes import DTYPES, DType
 
@@ -25,12 +26,12 @@ def is_readable(tensor: torch.Tensor) -> bool:
         type(tensor) is torch.Tensor
         and tensor.is_cpu
         and tensor.layout is torch.strided
-        and not (tensor.is_conj() or tensor.is_neg())
+        and not (tensor.is_conj() or tensor.is_neg() or is_zero_tensor(tensor))
     )
 
 
 def readable(tensor: torch.Tensor, name: str = "argument") -> torch.Tensor:
-    """Return a tensor whose memory holds its values: itself, or a copy with the conjugate and negative bits applied.
+    """Return a tensor whose memory holds its values: itself, or a copy of one with a lazy bit or without memory.
 
     GuardError unless it is a plain strided tensor on the CPU.
     """
@@ -42,9 +43,7 @@ def readable(tensor: torch.Tensor, name: str = "argument") -> torch.Tensor:
             raise GuardError(f"{name}: a {type(tensor).__name__} has no memory a kernel can read")
     if not tensor.is_cpu or tensor.layout is not torch.strided:
         raise GuardError(f"{name}: expected a strided tensor on cpu, got {tensor.layout} on {tensor.device}")
-    if tensor.is_conj():
-        tensor = tensor.resolve_conj()
-    return tensor.resolve_neg() if tensor.is_neg() else tensor
+    return with_values_in_memory(tensor)
 
 
 def descriptor(tensor: torch.Tensor) -> tuple[int, ...]:

@@ -150,7 +150,9 @@ class EngineKernel:
     def _prepared(tensor: Any, device: Any) -> Any:
         import torch
 
-        tensor = tensor.detach().resolve_conj().resolve_neg().to(device).contiguous()
+        from torchstone.compiler._torch.tensors import with_values_in_memory
+
+        tensor = with_values_in_memory(tensor.detach()).to(device).contiguous()
         carrier = CARRIERS.get(str(tensor.dtype).removeprefix("torch."))
         tensor = tensor if carrier is None else tensor.to(getattr(torch, _TORCH[carrier]))
         return tensor.clone() if device.type == "cuda" and tensor.data_ptr() % _ALIGNMENT else tensor

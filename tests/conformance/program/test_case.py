@@ -60,6 +60,15 @@ def test_every_layout_and_bit_survives(name: str) -> None:
         assert bits(again) == bits(tensor)
 
 
+def test_zeros_without_memory_have_some_in_a_case() -> None:
+    zeros = [torch._efficientzerotensor((size, 3), dtype=torch.complex64).conj().t() for size in (2, 4, 5, 6)]
+    case = case_of(*zeros)
+    for again in (Case.from_bytes(case.to_bytes()).args, case.fresh_args()):
+        assert [(x.shape, x.stride(), x.dtype) for x in again] == [(x.shape, x.stride(), x.dtype) for x in zeros]
+        assert not any(x.any() for x in again)
+        assert len({x.untyped_storage().data_ptr() for x in again}) == len(zeros)
+
+
 def test_labels_survive_and_the_id_tells_them() -> None:
     case = Case.from_bytes(case_of(torch.ones(2)).replace(variant="non-contiguous").to_bytes())
     assert case.id == "test:identity:float32:7:non-contiguous"

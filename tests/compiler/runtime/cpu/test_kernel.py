@@ -6,10 +6,13 @@ import ctypes
 import gc
 import math
 import weakref
+from collections.abc import Callable
 
 import pytest
 import torch
 
+import torchstone
+from torchstone.compiler._torch.tensors import is_zero_tensor
 from torchstone.compiler.diagnostics import GuardError, TorchstoneError
 from torchstone.compiler.ir import dtypes as dt
 from torchstone.compiler.ir.dims import symbol
@@ -95,6 +98,21 @@ def test_lazy_conjugate_and_negative_bits_are_applied() -> None:
     negated = torch._neg_view(torch.tensor([1.0, -2.0]))
     (out,) = CpuKernel(copy("2x", "f32"), inputs=[real], results=[real])([negated])
     assert out.tolist() == [-1.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.complex64, torch.bool], ids=str)
+@pytest.mark.parametrize("view", [torch.t, torch.Tensor.conj, lambda x: x[1:], lambda x: x.expand(2, 2, 3)])
+def test_zeros_for_which_pytorch_takes_no_memory_are_read(
+    dtype: torch.dtype, view: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    zeros, some = view(torch._efficientzerotensor((2, 3), dtype=dtype)), torch.arange(6, dtype=torch.float32)
+    assert is_zero_tensor(zeros)
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.where(x.flatten()[:3] == 0, y[:3], y[3:])
+
+    exe = torchstone.compile(program, (torch.ones(zeros.shape, dtype=dtype), some))
+    assert torch.equal(exe(zeros, some), some[:3])
 
 
 def test_0d_and_empty() -> None:
