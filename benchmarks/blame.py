@@ -108,6 +108,7 @@ def some_lines(target: str, ops: int) -> LineMap:
     for op in spaced(load("opinfo").op_names(), ops):
         for case, ran in trace_op(target, op):
             lines.add(case, ran)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(json.dumps(lines.to_json()).encode()))
     return lines
 

@@ -59,9 +59,9 @@ def is_loaded() -> bool:
 
 @uses("torch._dynamo.exc.UncapturedHigherOrderOpError", "torch._higher_order_ops.utils")
 def declines_control_flow(error: Exception) -> bool:
-    """Say whether PyTorch declines a function of control flow: it writes, shares memory, or changes a layout."""
+    """Say whether PyTorch declines a function of control flow: it writes, shares memory, or gives another layout."""
     kinds = ("UncapturedHigherOrderOpError", "UnsupportedAliasMutationException")
-    words = ("might be aliasing the input", "might be modifying the input")
+    words = ("might be aliasing the input", "might be modifying the input", "contiguousness of the two branches")
     return type(error).__name__ in kinds or any(map(str(error).__contains__, words))
 
 

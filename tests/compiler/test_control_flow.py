@@ -206,6 +206,18 @@ def test_a_branch_that_gives_its_operand_is_refused_by_name() -> None:
         torchstone.compile(program, (torch.ones(2),))
 
 
+def test_branches_in_a_branch_whose_results_lie_otherwise_in_memory_are_refused_beside_a_write() -> None:
+    def apart(x: torch.Tensor) -> tuple[torch.Tensor]:
+        return torch.cond(x.sum() > 0, lambda x: (x + 1,), lambda x: ((x + 2).contiguous(),), (x,))
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor]:
+        x.add_(1.0)
+        return torch.cond(x.sum() > 1, apart, lambda x: (x.clone(),), (x,))
+
+    with pytest.raises(Unsupported, match="contiguousness of the two branches"):
+        torchstone.compile(program, (torch.ones(2, 3, 4).permute(2, 1, 0),))
+
+
 def test_a_size_that_values_decide_in_a_branch_beside_a_write_is_refused() -> None:
     def program(counts: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         x.add_(1)

@@ -222,6 +222,12 @@ def inductor() -> Backend:
     return backend
 
 
+def negated(then=None):
+    calls = [Call("torch.neg", (Ref("a"),), {}, "b")]
+    calls += [Call(f"torch.Tensor.{then}", (Ref("b"),), {}, "c")] if then else []
+    return Program(("a",), tuple(calls), (Ref(calls[-1].result),))
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     ("call", "args", "told"),
@@ -236,6 +242,11 @@ def inductor() -> Backend:
             Call("torch.tensor_split", (Ref("x"), Ref("z")), {}, "y"),
             (torch.rand(4), torch.tensor(2)),
             "data-dependent expression",
+        ),
+        (
+            Call("torch.cond", (Ref("z"), negated(), negated("contiguous"), (Ref("x"),)), {}, "y"),
+            (torch.rand(3, 2).t(), torch.tensor(True)),
+            "contiguousness of the two branches",
         ),
     ],
 )

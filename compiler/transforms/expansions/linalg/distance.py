@@ -37,7 +37,7 @@ def _distance(b: Expander, gap: Value, p: float, dim: int) -> Value:
         return const(b, b.reduce(gap, "sum", (dim,)), 0)
     if p == 0:  # the count of numbers that differ, but NaN where one is NaN
         return b.reduce(b.min(b.ceil(b.abs(gap)), const(b, gap, 1)), "sum", (dim,))
-    return norm(b, gap, p, (dim,))
+    return norm(b, gap, p, (dim,), of_one=False)
 
 
 @expands("aten._pdist_forward.default")

@@ -49,6 +49,13 @@ def test_numbers_that_are_not_finite(p: float, width: int) -> None:
         torch.testing.assert_close(got, program(*args), equal_nan=True)
 
 
+@pytest.mark.parametrize("p", [*NORMS, 1e-39])
+def test_the_distance_of_two_numbers_is_computed_by_powers_too(p: float) -> None:
+    x = torch.tensor([[2.0], [0.0], [1e30], [1e-30], [-1e30]])
+    for program in (lambda x: torch.cdist(x, x[:2], p), lambda x: torch.pdist(x, p)):
+        torch.testing.assert_close(compile(program, (x,), target="linalg")(x), program(x))
+
+
 @pytest.mark.parametrize("p", NORMS)
 @pytest.mark.parametrize("rows", [2, 3, 7])
 def test_within_one_tensor(agrees: Agrees, p: float, rows: int) -> None:
