@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -17,3 +18,8 @@ def export_below_autograd(
     from torch.export._trace import _export
 
     return _export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False, pre_dispatch=False)
+
+
+def in_grad_mode(enabled: bool) -> AbstractContextManager[Any]:
+    """Have gradients taken or not, whatever the caller has: below autograd, torch.export runs a program without."""
+    return nullcontext() if torch.is_grad_enabled() == enabled else torch.set_grad_enabled(enabled)

@@ -18,7 +18,7 @@ import torch.fx.traceback as fx_traceback
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
 
-from torchstone.compiler._torch.exporting import export_below_autograd
+from torchstone.compiler._torch.exporting import export_below_autograd, in_grad_mode
 from torchstone.compiler._torch.fake_tensors import detect_fake_mode
 from torchstone.compiler._torch.functorch import transforms_kept
 from torchstone.compiler._torch.modes import DisableTorchFunction
@@ -87,7 +87,7 @@ class _Wrapper(torch.nn.Module):
         opened: list[Observed],
     ) -> None:
         super().__init__()
-        heap = reached.heap
+        heap, differentiates = reached.heap, torch.is_grad_enabled()
         owners: dict[int, int] = {}
         self.asking = Asking(
             lambda t: owners.get(id(t), reached.held_tensor(t)), lambda o: leaves[o] if isinstance(o, int) else o
@@ -102,7 +102,7 @@ class _Wrapper(torch.nn.Module):
             owners.update(reversed([(id(leaf), i) for i, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)]))
             if len(given) == len(leaves):
                 reached.mark_parameters(leaves, given)
-            with heap.standing_in_place(), self.asking:
+            with heap.standing_in_place(), self.asking, in_grad_mode(differentiates):
                 out = fn(*args, **kwargs)
                 for number, _ in heap.changed():
                     raise _changes(heap.nodes[number].label, number, argument=False)

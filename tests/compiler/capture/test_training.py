@@ -85,6 +85,21 @@ def test_gradients_as_results(order: int) -> None:
     torch.testing.assert_close(compile(program, (x, w), "evaluator")(x, w), program(x, w).detach())
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_gradient_through_a_composite_op_at_any_size(enabled: bool) -> None:
+    def program(x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        leaf = x.detach().requires_grad_()
+        out = F.avg_pool1d(leaf, 2, stride=2, padding=1, count_include_pad=False, ceil_mode=True)
+        return torch.autograd.grad([out], [leaf], [grad])[0] if out.requires_grad else out
+
+    auto = torch.export.Dim.AUTO
+    with torch.set_grad_enabled(enabled):
+        first, second = ((torch.rand(1, 2, n), torch.rand(1, 2, n // 2 + 1)) for n in (5, 9))
+        exe = compile(program, first, "linalg", ({2: auto}, {2: auto}))
+        for args in (first, second):
+            torch.testing.assert_close(exe(*args), program(*args))
+
+
 def test_backward_reaches_the_arguments() -> None:
     x = torch.randn(4, requires_grad=True)
     exe = compile(lambda x: (x**2).sum().backward(), (x,), "evaluator")
