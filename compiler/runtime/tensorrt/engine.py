@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torchstone.compiler._torch.tensors import with_values_in_memory
 from torchstone.compiler.diagnostics import TorchstoneError, check_error, describe
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.runtime.tensorrt import Api, engine_cache, timing_cache
@@ -149,8 +150,6 @@ class EngineKernel:
     @staticmethod
     def _prepared(tensor: Any, device: Any) -> Any:
         import torch
-
-        from torchstone.compiler._torch.tensors import with_values_in_memory
 
         tensor = with_values_in_memory(tensor.detach()).to(device).contiguous()
         carrier = CARRIERS.get(str(tensor.dtype).removeprefix("torch."))
