@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchstone.compiler._torch.tensors import with_values_in_memory
 from torchstone.compiler.diagnostics import TorchstoneError, check_error, describe
 from torchstone.compiler.ir import Operation
 from torchstone.compiler.runtime.tensorrt import Api, engine_cache, timing_cache
@@ -151,7 +150,7 @@ class EngineKernel:
     def _prepared(tensor: Any, device: Any) -> Any:
         import torch
 
-        tensor = with_values_in_memory(tensor.detach()).to(device).contiguous()
+        tensor = tensor.detach().resolve_conj().resolve_neg().to(device).contiguous()
         carrier = CARRIERS.get(str(tensor.dtype).removeprefix("torch."))
         tensor = tensor if carrier is None else tensor.to(getattr(torch, _TORCH[carrier]))
         return tensor.clone() if device.type == "cuda" and tensor.data_ptr() % _ALIGNMENT else tensor
