@@ -77,6 +77,11 @@ class FuzzFinding:
         return self.reduction.case if self.reduction else self.case
 
     @property
+    def is_whole(self) -> bool:
+        """Whether its reduction was cut off before anything was taken away: any part of the case may be what fails."""
+        return self.reduction is None or not (self.reduction.complete or self.reduction.steps)
+
+    @property
     def is_sure(self) -> bool:
         """Whether its cause makes a case fail: that was tried of a trait; of an op, most cases that call it failed."""
         if self.cause is None:
@@ -159,6 +164,11 @@ class Findings:
                 return known
         self._found.append(finding)
         return finding
+
+    def has_alike(self, finding: FuzzFinding) -> bool:
+        """Whether another finding has the symptom of this one, which does not say what is at fault."""
+        alike = any(_alike(known.signature, finding.signature) for known in self._found if known is not finding)
+        return alike and finding.signature.outcome in WITHOUT_CULPRIT
 
     def restore(self, finding: FuzzFinding) -> None:
         """Take up a finding of an earlier part of the campaign, or of one before it, as it is."""

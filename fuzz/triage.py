@@ -73,6 +73,7 @@ class Triage:
         self._sorting: Case | None = None  # what is being sorted, as long as it is no finding yet
         self._finding: FuzzFinding | None = None  # the one that is being reduced
         self._so_far: Case | None = None  # the simplest case of it
+        self._not_told_apart: list[Case] = []
         self._scripts: deque[FuzzFinding] = deque()
         self._running: tuple[FuzzFinding, RunningScript] | None = None
 
@@ -178,7 +179,7 @@ class Triage:
     def leave(self) -> list[Case]:
         """End at once: the finding at hand is taken up as it is now. Return the failures that are not sorted."""
         self.keep()
-        left = [] if self._sorting is None else [self._sorting]
+        left = [*self._not_told_apart, *([] if self._sorting is None else [self._sorting])]
         left += [case for _, (case, _, _) in sorted(self._waiting)]
         left += self._judging
         left += [case for heap in (self._suspected, self._unjudged) for _, (case, _, _) in sorted(heap)]
@@ -192,11 +193,17 @@ class Triage:
     def keep(self) -> None:
         """Take up the finding at hand as it is now, if there is one, and write it down unless it is known.
 
-        ``torchstone reduce`` goes on with a reduction that has not ended.
+        ``torchstone reduce`` goes on with a reduction that has not ended. Where nothing has been taken away yet, and
+        another finding fails alike, the two may be one: the failure is not sorted.
         """
         finding, self._finding = self._finding, None
         self._tally.reducing = ""
-        if finding is None or self._tally.findings.add(finding) is not finding:
+        if finding is None:
+            return
+        if self._so_far is None and finding.is_whole and self._tally.findings.has_alike(finding):
+            self._not_told_apart.append(finding.case)
+            return
+        if self._tally.findings.add(finding) is not finding:
             return
         finding.folder = self._plan.out / finding.name
         if finding.reduction:

@@ -45,3 +45,22 @@ class Pass(Generic[T]):
 
     name: str
     run: Callable[[T], Rewrite[T]]
+
+
+def remove_chunks(count: int, without: Callable[[frozenset[int]], T | None]) -> Generator[T, bool, frozenset[int]]:
+    """Leave out chunks of ``count`` things, all at first, then halves; return the numbers of those that stay.
+
+    ``without`` makes a candidate that has these alone, or none.
+    """
+    kept = list(range(count))
+    chunk = count
+    while chunk:
+        at = len(kept)
+        while at > 0:  # from the end: what comes last depends on the rest
+            rest = kept[: max(at - chunk, 0)] + kept[at:]
+            candidate = without(frozenset(rest))
+            if candidate is not None and (yield candidate):
+                kept = rest
+            at -= chunk
+        chunk //= 2
+    return frozenset(kept)

@@ -24,6 +24,8 @@ from torchstone.reducers.signature import contrast
 
 OUT_OF_MEMORY = ("bad_alloc", "MemoryError", "out of memory", "Cannot allocate memory")
 """What is said by a process that got no memory and was not killed for it: a script has no limit of its own."""
+INDUCTORS_FOLDERS = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+"""PyTorch sets the first in its own environment as soon as it is asked for the folder."""
 TAIL = 600
 POLL_SECONDS = 1.0
 
@@ -44,7 +46,10 @@ class RunningScript:
         self._verdict = verdict
         self._folder = tempfile.TemporaryDirectory(prefix="torchstone-script-")
         self._said = Path(self._folder.name) / "stderr"
-        environment = {**environment, "TMPDIR": self._folder.name}
+        # Inductor's folders lie in the temporary one, unless these say another: what a script that is ended leaves half
+        # written there would be met by every later run of the user's.
+        environment = {name: value for name, value in environment.items() if name not in INDUCTORS_FOLDERS}
+        environment["TMPDIR"] = self._folder.name
         if not inductor_warm_files.give_to(Path(self._folder.name)):
             # Of use to many kernels only: inductor takes longer to precompile its headers than to do without them once.
             environment.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -12,7 +12,7 @@ from torchstone.reducers.engine import Budget, Reduced, Step, reduce
 from torchstone.reducers.mlir import edits, pipeline
 from torchstone.reducers.mlir.pipeline import Pipeline
 from torchstone.reducers.mlir.trial import Outcome, in_child, try_parse, try_pipeline
-from torchstone.reducers.problem import Pass, Problem, Rewrite
+from torchstone.reducers.problem import Pass, Problem, Rewrite, remove_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +135,7 @@ def _drop_passes(value: Subject) -> Rewrite[Subject]:
     def without(kept: frozenset[int]) -> Subject:
         return replace(value, pipeline=pipeline.keep(value.pipeline, kept))
 
-    kept = yield from _remove(pipeline.passes(value.pipeline), without)
+    kept = yield from remove_chunks(pipeline.passes(value.pipeline), without)
     value = without(kept)
     moved = True
     while moved:
@@ -167,22 +167,4 @@ def _drop_ops(value: Subject, timeout: float) -> Rewrite[Subject]:
         module = _made(partial(edits.without_ops, value.module, frozenset(range(count)) - kept), timeout)
         return replace(value, module=module) if module else None
 
-    yield from _remove(count, without)
-
-
-def _remove(
-    count: int, without: Callable[[frozenset[int]], Subject | None]
-) -> Generator[Subject, bool, frozenset[int]]:
-    """Leave out chunks of ``count`` things, halving the chunk; return the numbers of those that stay."""
-    kept = list(range(count))
-    chunk = count
-    while chunk:
-        at = len(kept)
-        while at > 0:  # from the end: what comes last depends on the rest
-            rest = kept[: max(at - chunk, 0)] + kept[at:]
-            candidate = without(frozenset(rest))
-            if candidate is not None and (yield candidate):
-                kept = rest
-            at -= chunk
-        chunk //= 2
-    return frozenset(kept)
+    yield from remove_chunks(count, without)

@@ -9,11 +9,23 @@ from torchstone.reducers.problem import Rewrite
 
 
 def cut_to_inputs(case: Case) -> Rewrite[Case]:
-    """Try all calls but the last at once, then one after the other, last first: that drops what only fed it as well."""
+    """Try all calls but the last at once, then half of them, a quarter …, at last one after the other, last first: that
+    drops what only fed it as well.
+    """
     if len(case.program.calls) > 1:
         everything = cut(case, {call.result for call in case.program.calls[:-1]})
         if everything is not None and (yield everything):
             return
+    chunk = len(case.program.calls) // 2
+    while chunk > 1:
+        at = 0
+        while calls := case.program.calls[at : at + chunk]:
+            candidate = cut(case, {call.result for call in calls})
+            if candidate is not None and (yield candidate):
+                case = candidate
+            else:
+                at += chunk
+        chunk //= 2
     at = len(case.program.calls) - 1
     while at >= 0:
         candidate = cut(case, {case.program.calls[at].result})

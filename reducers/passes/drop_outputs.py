@@ -1,4 +1,4 @@
-"""Return one value instead of all of them, or fewer, and drop the calls that were there for the others."""
+"""Return fewer of the values, or one of those that they were made from, and drop the calls that were for the others."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref, leaves
 from torchstone.conformance.program.program import Program
 from torchstone.reducers.edit import prune_and_rename, results, tensors_in
-from torchstone.reducers.problem import Rewrite
+from torchstone.reducers.problem import Rewrite, remove_chunks
 
 
 def drop_outputs(case: Case) -> Rewrite[Case]:
-    """Try every result of every call as the only output, the earliest first; then leave out one output at a time."""
+    """Leave out outputs, half of them at once, then a quarter … then each alone. If one is left, it is what fails: try
+    every result of every call in its place, the earliest first.
+    """
+    outputs = list(leaves(case.program.outputs))
+    kept = yield from remove_chunks(len(outputs), lambda kept: _returning(case, [outputs[at] for at in sorted(kept)]))
+    if len(kept) > 1:  # two that share memory, say: one by itself is right
+        return
+    case = _returning(case, [outputs[at] for at in kept]) or case
     values = results(case)
     for call in case.program.calls:
         for path, _ in tensors_in(values[call.result]):
-            if (yield prune_and_rename(case, _returning(case, Ref(call.result, path)), case.inputs)):
+            candidate = _returning(case, [Ref(call.result, path)])
+            if candidate is not None and (yield candidate):
                 return
-    at = 0
-    while at < len(outputs := list(leaves(case.program.outputs))) and len(outputs) > 1:
-        rest = (*outputs[:at], *outputs[at + 1 :])
-        candidate = prune_and_rename(case, _returning(case, rest[0] if len(rest) == 1 else rest), case.inputs)
-        if (yield candidate):
-            case = candidate
-        else:
-            at += 1
 
 
-def _returning(case: Case, outputs: object) -> Program:
-    return Program(case.program.inputs, case.program.calls, outputs)
+def _returning(case: Case, outputs: list[object]) -> Case | None:
+    """The case with these outputs, None without any."""
+    if not outputs:
+        return None
+    returned = outputs[0] if len(outputs) == 1 else tuple(outputs)
+    return prune_and_rename(case, Program(case.program.inputs, case.program.calls, returned), case.inputs)

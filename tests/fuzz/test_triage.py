@@ -10,13 +10,15 @@ from typing import Any, cast
 import pytest
 import torch
 
-from torchstone.conformance.execution.verdict import Outcome, Stage, Verdict
+from torchstone.conformance.execution.verdict import Kind, Outcome, Stage, Verdict
 from torchstone.conformance.program.case import Case
 from torchstone.conformance.program.literals import Ref
 from torchstone.conformance.program.program import Call, Program
 from torchstone.conformance.runner.retry import Trial
 from torchstone.fuzz.campaign import CampaignOptions, Tally, count
+from torchstone.fuzz.findings import FuzzFinding
 from torchstone.fuzz.triage import Triage
+from torchstone.reducers.signature import signature
 
 
 class Held:
@@ -187,3 +189,24 @@ def test_real_failures_and_suspicions_come_before_what_takes_too_long_to_judge(t
     assert desk.trying == ["other"] and desk.trials["other"][0].quick, "it is being reduced"
     desk.finish()
     assert desk.trying == ["long"] and desk.trials["long"][0].quick
+
+
+@pytest.mark.parametrize("reduced", [False, True])
+@pytest.mark.parametrize(("outcome", "kind"), [(Outcome.CRASH, ""), (Outcome.MISMATCH, Kind.ALIASING)])
+def test_what_was_not_reduced_at_all_is_no_other_finding_than_one_that_fails_alike(
+    outcome: Outcome, kind: Kind | str, reduced: bool, tmp_path: Path
+):
+    desk, tally = Held(), Tally()
+    case, verdict = failure("one", 0.1, outcome)
+    verdict = replace(verdict, kind=kind)
+    tally.findings.add(FuzzFinding(signature(verdict), case, verdict, seen=[case.id]))
+    triage = Triage(CampaignOptions("b", 60.0, 0, tmp_path), tally, cast(Any, desk), together=False)
+    case, _ = failure("two", 0.1, outcome)
+    case = case.replace(program=replace(case.program, calls=(replace(case.program.calls[0], target="torch.neg"),)))
+    triage.add(case, verdict)
+    desk.answer("one", replace(verdict, outcome=Outcome.PASS))  # this one's op in the place of the other's
+    assert desk.trials["one"][0].case.op == "two", "it is being reduced"
+    if reduced:
+        triage._simpler(case)
+    assert [case.op for case in triage.leave()] == ([] if reduced else ["two"])
+    assert len(tally.findings.ranked()) == 1 + reduced

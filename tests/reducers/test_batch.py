@@ -190,6 +190,15 @@ def test_the_script_of_a_compiler_that_dies_survives_it(tmp_path: Path):
     assert run_script(script, verdict).shows
 
 
+def test_a_script_leaves_nothing_in_inductors_folder_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "the user's"))  # PyTorch itself sets it
+    script = tmp_path / SCRIPT
+    tell = "from torch._inductor.runtime.cache_dir_utils import cache_dir\nraise SystemExit(cache_dir())"
+    script.write_text(tell)
+    ran = run_script(script, fails(Outcome.ERROR, "wrong"))
+    assert "torchstone-script-" in ran.tail and "the user's" not in ran.tail
+
+
 def test_scripts_of_third_parties_use_nothing_of_torchstones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     call = Call("torch.Tensor.add_", (Ref("x0"), 1), {}, "v0")
     case = Case(Program(("x0",), (call,), Ref("v0")), {"x0": torch.ones(2)}, "test", "add_", "float32")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import cases
 import pytest
 import torch
 from cases import case, reduced, shrunk
 
 from tests import mutants
+from torchstone.conformance.program.literals import leaves
+from torchstone.reducers.passes.drop_outputs import drop_outputs
 from torchstone.reducers.passes.simplify_dtypes import simplify_dtypes
 
 
@@ -169,3 +173,27 @@ def test_outputs_that_are_not_needed_go():
     )
     found = shrunk(start, lambda c: {"torch.exp", "torch.cos"} <= {call.target for call in c.program.calls})
     assert str(found.program) == "v0 = torch.exp(x0)\nv1 = torch.cos(x0)\nreturn (v0, v1)"
+
+
+def test_two_of_many_outputs_are_found_by_halves():
+    """A failure between two results is one of none alone: to try each by itself tells nothing."""
+    ops = ["exp", "neg", "abs", "sin", "cos", "tan", "tanh", "sqrt", "relu", "ceil", "floor", "round", "sign", "trunc"]
+    start = case(
+        [(f"v{at}", op, "x0") for at, op in enumerate(ops)], [f"v{at}" for at in range(len(ops))], x0=torch.ones(2)
+    )
+    asked = []
+
+    def fails(found) -> bool:
+        asked.append(found)
+        made = {call.result: call.target for call in found.program.calls}
+        return {"torch.sin", "torch.sign"} <= {made[ref.name] for ref in leaves(found.program.outputs)}
+
+    search, fewer = drop_outputs(start), start
+    candidate = next(search)
+    with contextlib.suppress(StopIteration):
+        while True:
+            answer = fails(candidate)
+            fewer = candidate if answer else fewer
+            candidate = search.send(answer)
+    assert [call.target for call in fewer.program.calls] == ["torch.sin", "torch.sign"]
+    assert len(asked) < len(ops)
