@@ -166,9 +166,12 @@ class Findings:
         return finding
 
     def has_alike(self, finding: FuzzFinding) -> bool:
-        """Whether another finding has the symptom of this one, which does not say what is at fault."""
-        alike = any(_alike(known.signature, finding.signature) for known in self._found if known is not finding)
-        return alike and finding.signature.outcome in WITHOUT_CULPRIT
+        """Whether a finding of before has the symptom of this new one, which does not say what is at fault.
+
+        What did not fail again when it was to be reduced is flaky by then, whatever its symptom was.
+        """
+        alike = any(_alike(known.signature, finding.signature) for known in self._found)
+        return alike and finding.verdict.outcome in WITHOUT_CULPRIT
 
     def restore(self, finding: FuzzFinding) -> None:
         """Take up a finding of an earlier part of the campaign, or of one before it, as it is."""

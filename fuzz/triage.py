@@ -70,10 +70,11 @@ class Triage:
         self._unjudged: list[tuple[_Key, _Waiting]] = []  # one more: those that took too long to judge
         self._arrivals = itertools.count()
         self._busy = False
-        self._sorting: Case | None = None  # what is being sorted, as long as it is no finding yet
+        self._case: Case | None = None  # what was sorted last
+        self._sorting: Case | None = None  # the same, as long as it is being sorted and is no finding yet
         self._finding: FuzzFinding | None = None  # the one that is being reduced
         self._so_far: Case | None = None  # the simplest case of it
-        self._not_told_apart: list[Case] = []
+        self._not_told_apart: list[Case] = []  # those that are left to a campaign that goes on
         self._scripts: deque[FuzzFinding] = deque()
         self._running: tuple[FuzzFinding, RunningScript] | None = None
 
@@ -109,9 +110,10 @@ class Triage:
         case, verdict, done = waiting
         self._busy = True
 
-        def sorted_(_: None) -> None:
+        def sorted_(left: bool | None) -> None:
             self._busy = False
-            done()
+            if not left:
+                done()
             self._next()
 
         self._desk.drive(trials(self._sort(case, verdict, judged=judged), together=self._together), sorted_)
@@ -135,13 +137,16 @@ class Triage:
 
         self._desk.drive(trials(verdict_of(case), together=self._together), judged)
 
-    def _sort(self, case: Case, verdict: Verdict, *, judged: bool = True) -> Asking[None]:
-        """Reduce a failure that no known finding explains. One that is not ``judged`` in full may come to nothing."""
-        tally, self._sorting, self._so_far = self._tally, case, None
+    def _sort(self, case: Case, verdict: Verdict, *, judged: bool = True) -> Asking[bool]:
+        """Reduce a failure that no known finding explains, and say whether it is left unsorted all the same.
+
+        One that is not ``judged`` in full may come to nothing.
+        """
+        tally, self._case, self._sorting, self._so_far = self._tally, case, case, None
         rest = yield from tally.findings.unexplained(case, verdict)
         if rest is None:
             self._sorting = None
-            return
+            return False
         finding = FuzzFinding(signature(verdict), rest, verdict, seen=[case.id])
         if judged:
             self._sorting, self._finding = None, finding
@@ -165,13 +170,13 @@ class Triage:
             if not judged and not (finding.reduction and finding.reduction.confirmed):
                 self._sorting, tally.reducing = None, ""
                 tally.recount(verdict, replace(verdict, outcome=Outcome.UNTESTED))
-                return
+                return False
             self._sorting, self._finding = None, finding
             if finding.reduction and refused:
                 finding.reduction = replace(finding.reduction, verdict=refused_now(finding.reduction.verdict))
             elif finding.reduction and tally.seconds < self._plan.seconds:
                 yield from tally.findings.explain(finding, list(reversed(tally.right)))
-        self.keep()
+        return not self.keep()
 
     def _simpler(self, case: Case) -> None:
         self._so_far = case
@@ -190,21 +195,22 @@ class Triage:
         self._sorting = None
         return left
 
-    def keep(self) -> None:
+    def keep(self) -> bool:
         """Take up the finding at hand as it is now, if there is one, and write it down unless it is known.
 
         ``torchstone reduce`` goes on with a reduction that has not ended. Where nothing has been taken away yet, and
-        another finding fails alike, the two may be one: the failure is not sorted.
+        another finding fails alike, the two may be one: false, and the failure is left unsorted.
         """
         finding, self._finding = self._finding, None
         self._tally.reducing = ""
         if finding is None:
-            return
+            return True
         if self._so_far is None and finding.is_whole and self._tally.findings.has_alike(finding):
-            self._not_told_apart.append(finding.case)
-            return
+            assert self._case is not None
+            self._not_told_apart.append(self._case)
+            return False
         if self._tally.findings.add(finding) is not finding:
-            return
+            return True
         finding.folder = self._plan.out / finding.name
         if finding.reduction:
             write_reduction(finding.reduction, finding.folder)
@@ -216,6 +222,7 @@ class Triage:
                 Progress(finding.folder, finding.case, self._plan.backend).write(self._so_far)
             told = json.dumps(finding.to_json(), indent=2)
             (finding.folder / SUMMARY).write_text(told + "\n", encoding="utf-8")
+        return True
 
     def tick(self) -> bool:
         """See to the scripts, of which one runs at a time, in a process of its own; whether there is more to do."""

@@ -14,21 +14,21 @@ def drop_outputs(case: Case) -> Rewrite[Case]:
     every result of every call in its place, the earliest first.
     """
     outputs = list(leaves(case.program.outputs))
-    kept = yield from remove_chunks(len(outputs), lambda kept: _returning(case, [outputs[at] for at in sorted(kept)]))
+
+    def without(kept: frozenset[int]) -> Case | None:
+        return _returning(case, [outputs[at] for at in sorted(kept)]) if kept else None
+
+    kept = yield from remove_chunks(len(outputs), without)
     if len(kept) > 1:  # two that share memory, say: one by itself is right
         return
-    case = _returning(case, [outputs[at] for at in kept]) or case
-    values = results(case)
-    for call in case.program.calls:
+    left = without(kept) or case
+    values = results(left)
+    for call in left.program.calls:
         for path, _ in tensors_in(values[call.result]):
-            candidate = _returning(case, [Ref(call.result, path)])
-            if candidate is not None and (yield candidate):
+            if (yield _returning(left, [Ref(call.result, path)])):
                 return
 
 
-def _returning(case: Case, outputs: list[object]) -> Case | None:
-    """The case with these outputs, None without any."""
-    if not outputs:
-        return None
+def _returning(case: Case, outputs: list[object]) -> Case:
     returned = outputs[0] if len(outputs) == 1 else tuple(outputs)
     return prune_and_rename(case, Program(case.program.inputs, case.program.calls, returned), case.inputs)

@@ -191,22 +191,49 @@ def test_real_failures_and_suspicions_come_before_what_takes_too_long_to_judge(t
     assert desk.trying == ["long"] and desk.trials["long"][0].quick
 
 
+def beside_one_that_fails_alike(
+    outcome: Outcome, kind: Kind | str, folder: Path
+) -> tuple[Held, Tally, Triage, Verdict, list[str]]:
+    """A failure that is being reduced, where a finding has its symptom; and which failures are done with."""
+    desk, tally, forgotten = Held(), Tally(), []
+    case, verdict = failure("one", 0.1, outcome)
+    verdict = replace(verdict, kind=kind)
+    tally.findings.add(FuzzFinding(signature(verdict), case, verdict, seen=[case.id]))
+    triage = Triage(CampaignOptions("b", 60.0, 0, folder), tally, cast(Any, desk), together=False)
+    case, _ = failure("two", 0.1, outcome)
+    case = case.replace(program=replace(case.program, calls=(replace(case.program.calls[0], target="torch.neg"),)))
+    triage.add(case, verdict, lambda: forgotten.append("two"))
+    desk.answer("one", replace(verdict, outcome=Outcome.PASS))  # this one's op in the place of the other's
+    assert desk.trials["one"][0].case.op == "two", "it is being reduced"
+    return desk, tally, triage, verdict, forgotten
+
+
 @pytest.mark.parametrize("reduced", [False, True])
 @pytest.mark.parametrize(("outcome", "kind"), [(Outcome.CRASH, ""), (Outcome.MISMATCH, Kind.ALIASING)])
 def test_what_was_not_reduced_at_all_is_no_other_finding_than_one_that_fails_alike(
     outcome: Outcome, kind: Kind | str, reduced: bool, tmp_path: Path
 ):
-    desk, tally = Held(), Tally()
-    case, verdict = failure("one", 0.1, outcome)
-    verdict = replace(verdict, kind=kind)
-    tally.findings.add(FuzzFinding(signature(verdict), case, verdict, seen=[case.id]))
-    triage = Triage(CampaignOptions("b", 60.0, 0, tmp_path), tally, cast(Any, desk), together=False)
-    case, _ = failure("two", 0.1, outcome)
-    case = case.replace(program=replace(case.program, calls=(replace(case.program.calls[0], target="torch.neg"),)))
-    triage.add(case, verdict)
-    desk.answer("one", replace(verdict, outcome=Outcome.PASS))  # this one's op in the place of the other's
-    assert desk.trials["one"][0].case.op == "two", "it is being reduced"
+    _, tally, triage, _, _ = beside_one_that_fails_alike(outcome, kind, tmp_path)
     if reduced:
-        triage._simpler(case)
+        triage._simpler(failure("two", 0.1, outcome)[0])
     assert [case.op for case in triage.leave()] == ([] if reduced else ["two"])
     assert len(tally.findings.ranked()) == 1 + reduced
+
+
+def test_what_is_left_unsorted_is_not_done_with_before_the_campaign_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It would be lost if the campaign were killed."""
+    monkeypatch.setattr(CampaignOptions, "seconds_of_one", 0.0)
+    desk, tally, triage, verdict, forgotten = beside_one_that_fails_alike(Outcome.CRASH, "", tmp_path)
+    while desk.trials:
+        desk.answer("one", verdict)
+    assert not forgotten and not triage and len(tally.findings.ranked()) == 1
+    assert [case.op for case in triage.leave()] == ["two"]
+
+
+def test_what_does_not_fail_again_is_a_finding_beside_one_that_failed_alike(tmp_path: Path):
+    desk, tally, triage, verdict, forgotten = beside_one_that_fails_alike(Outcome.CRASH, "", tmp_path)
+    desk.answer("one", replace(verdict, outcome=Outcome.PASS))
+    assert forgotten == ["two"] and not triage.leave()
+    assert [finding.verdict.outcome for finding in tally.findings.ranked()] == [Outcome.CRASH, Outcome.FLAKY]
