@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -57,12 +58,14 @@ def is_loaded() -> bool:
     return _DYNAMO in sys.modules
 
 
-@uses("torch._dynamo.exc.UncapturedHigherOrderOpError", "torch._higher_order_ops.utils")
+@uses("torch._dynamo.exc.UncapturedHigherOrderOpError", "torch._higher_order_ops.utils", "torch._higher_order_ops.cond")
 def declines_control_flow(error: Exception) -> bool:
     """Say whether PyTorch declines a function of control flow: it writes, shares memory, or gives another layout."""
     kinds = ("UncapturedHigherOrderOpError", "UnsupportedAliasMutationException")
-    words = ("might be aliasing the input", "might be modifying the input", "contiguousness of the two branches")
-    return type(error).__name__ in kinds or any(map(str(error).__contains__, words))
+    words = ("might be aliasing the input", "might be modifying the input")
+    if type(error).__name__ in kinds or any(map(str(error).__contains__, words)):
+        return True
+    return any(frame.f_code.co_name == "_bound_stride" for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def takes_one_list(fn: Callable[..., Any]) -> Callable[..., Any]:

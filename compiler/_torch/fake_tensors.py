@@ -12,6 +12,7 @@ _NAMES = Names(
     __name__,
     {
         "FakeTensorMode": ("torch._subclasses.fake_tensor.FakeTensorMode", "run ops on sizes and dtypes alone"),
+        "FakeTensor": ("torch._subclasses.fake_tensor.FakeTensor", "tell a fake tensor from another"),
         "UnsupportedOperatorException": (
             "torch._subclasses.fake_tensor.UnsupportedOperatorException",
             "tell an op without a shape function",

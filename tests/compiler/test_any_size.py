@@ -122,6 +122,13 @@ def test_a_slice_outside_raises_in_python(target: str) -> None:
     assert "s2=3" in str(error.value) or "size s2" in str(error.value)
 
 
+def test_a_slice_of_what_is_empty_has_a_size_of_run_time() -> None:
+    """MLIR refuses a slice whose begin is no place of its operand."""
+    executable = compile_free(torch.diagonal_scatter, (torch.ones(4, 0), torch.ones(0)))
+    for rows in (4, 2):
+        assert executable(torch.ones(rows, 0), torch.ones(0)).shape == (rows, 0)
+
+
 def test_sizes_that_have_to_be_equal_name_op_and_line() -> None:
     def put(x: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         return x.index_put((index,), values)

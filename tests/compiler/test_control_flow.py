@@ -206,16 +206,43 @@ def test_a_branch_that_gives_its_operand_is_refused_by_name() -> None:
         torchstone.compile(program, (torch.ones(2),))
 
 
-def test_branches_in_a_branch_whose_results_lie_otherwise_in_memory_are_refused_beside_a_write() -> None:
+@pytest.mark.parametrize(
+    ("right", "x"),
+    [
+        (lambda x: (x + 2).contiguous(), torch.ones(2, 3, 4).permute(2, 1, 0)),
+        (lambda x: x.sum().broadcast_to(1, 3).double(), torch.ones(1, 3, dtype=torch.float64)),
+    ],
+    ids=["in another order", "a dim of length 1"],
+)
+def test_branches_in_a_branch_whose_results_lie_otherwise_in_memory_are_refused_beside_a_write(
+    right: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
+) -> None:
+    """PyTorch's words for it are of many kinds, some those of an assertion."""
+
     def apart(x: torch.Tensor) -> tuple[torch.Tensor]:
-        return torch.cond(x.sum() > 0, lambda x: (x + 1,), lambda x: ((x + 2).contiguous(),), (x,))
+        return torch.cond(x.sum() > 0, lambda x: (x + 1,), lambda x: (right(x),), (x,))
 
     def program(x: torch.Tensor) -> tuple[torch.Tensor]:
         x.add_(1.0)
         return torch.cond(x.sum() > 1, apart, lambda x: (x.clone(),), (x,))
 
-    with pytest.raises(Unsupported, match="contiguousness of the two branches"):
-        torchstone.compile(program, (torch.ones(2, 3, 4).permute(2, 1, 0),))
+    with pytest.raises(Unsupported, match=r"torch\.cond in a program with writes or views"):
+        torchstone.compile(program, (x,))
+
+
+def test_batch_norm_in_a_body_beside_a_size_of_values_keeps_the_dtype_of_its_statistics() -> None:
+    """Such a program is recorded on fake tensors, and PyTorch's shape function has float32 for bfloat16."""
+
+    def body(x: torch.Tensor, ones: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        out, mean, _ = torch.native_batch_norm(x, ones, ones, ones, ones, True, 0.0, 1e-5)
+        return out + mean + 1, ones.clone()
+
+    def program(x: torch.Tensor, ones: torch.Tensor) -> Any:
+        return *torch.while_loop(lambda x, ones: x.sum() < 100, body, (x, ones)), torch.combinations(x[0])
+
+    args = torch.arange(12.0).reshape(4, 3).bfloat16(), torch.ones(3).bfloat16()
+    for right, left in zip(program(*args), torchstone.compile(program, args)(*args), strict=True):
+        torch.testing.assert_close(left, right)
 
 
 def test_a_size_that_values_decide_in_a_branch_beside_a_write_is_refused() -> None:

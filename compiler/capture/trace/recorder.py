@@ -21,7 +21,6 @@ from torchstone.compiler.capture.memory.strided import BY_MEMORY, by_place
 from torchstone.compiler.capture.refusals import refusing
 from torchstone.compiler.capture.symbolic import floats, numbers
 from torchstone.compiler.capture.symbolic.attempts import Example
-from torchstone.compiler.capture.symbolic.run_time_sizes import SHAPES
 from torchstone.compiler.capture.symbolic.scalars import decompose
 from torchstone.compiler.capture.symbolic.specialize import Decisions
 from torchstone.compiler.capture.trace import control_flow, special_ops
@@ -352,9 +351,9 @@ class Recorder(TorchDispatchMode):
                 raise Unsupported(f"{func} of tensors that are not row-major", op=op.name, stage="capture")
         if sized_by_values(op):
             self._met_size(op)
-        shapes: Any = (SHAPES if self._policy is Policy.SYMBOLS else special_ops.EXAMPLES).get(func, func)
+        run = special_ops.to_run(func, leaves)
         with self.drawing(location) if is_ordered(op) else contextlib.nullcontext():
-            out = shapes(*args, **kwargs)
+            out = run(*args, **kwargs)
         if random:
             out = self.layouts.drawn(out)
         op.results = self._results(func, out)

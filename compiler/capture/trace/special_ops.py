@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+
+from torchstone.compiler._torch.fake_tensors import FakeTensor
+from torchstone.compiler.capture.symbolic.run_time_sizes import SHAPES
 
 
 def _allclose(*args: Any, **kwargs: Any) -> torch.Tensor:
@@ -35,6 +38,13 @@ def _svd(
 
 EXAMPLES: dict[Any, Callable[..., Any]] = {torch.ops.aten._linalg_svd.default: _svd}
 """What is run in place of an op while a program is captured on its example inputs."""
+
+
+def to_run(func: Any, leaves: Iterable[Any]) -> Callable[..., Any]:
+    """Return what is run as an op is recorded: of fake tensors, what PyTorch's shape functions are wrong about."""
+    fake = any(isinstance(leaf, FakeTensor) for leaf in leaves)
+    return (SHAPES if fake else EXAMPLES).get(func, func)
+
 
 # What tells Python of tensors but their values.
 METADATA_OPS = frozenset(

@@ -17,6 +17,8 @@ from torchstone.compiler.lowering.linalg.views import loops
 
 def slice_(e: LinalgEmitter, op: Operation) -> list[Any]:
     (x,) = op.values
+    if 0 in x.shape:  # MLIR has no slice of what is empty, be the slice's own size one of run time
+        return [e.empty(op.result.shape, s.element(op.result.dtype))]
     start, sizes, stride = op.attributes["start"], op.result.shape, op.attributes["stride"]
     (offsets, offset_values), (lengths, length_values) = e.mixed(start), e.mixed(sizes)
     result = e.type(op.result.tensor)

@@ -43,6 +43,7 @@ from torchstone.conformance.oracle.reference.by_scipy import BySciPy
 from torchstone.conformance.oracle.reference.documented_formulas import ByDocumentedFormulas
 from torchstone.conformance.oracle.reference.dtype_defaults import RecordOperands
 from torchstone.conformance.oracle.reference.limits import LimitsAtInfinity
+from torchstone.conformance.oracle.reference.other_kernels import InVectors, OneByOne
 from torchstone.conformance.oracle.reference.scatter import SEED, ElementByElement, Scatter, one_run
 from torchstone.conformance.oracle.reference.widen import NoTwin, float64_by_default, widen_inputs, widen_program
 from torchstone.conformance.oracle.reference.without_float64 import WithoutFloat64
@@ -259,13 +260,12 @@ class Referee:
 
     @functools.cached_property
     def relaid_runs(self) -> list[ReferenceRun]:
-        """Eager on the same numbers elsewhere in memory, row after row and with gaps: it has other kernels for these,
-        and not each gives the same."""
-        if any(READS_THE_LAYOUT.has(call.operator) for call in self.program.every_call):
-            return []
-        if len(set(map(storage_key, self.pristine))) < len(self.pristine):
-            return []
-        runs = [self._run(self.program, tuple(map(move, self.args()))) for move in (row_major, with_gaps)]
+        """Eager on the same numbers elsewhere in memory, row after row and with gaps, and in other company: it has
+        other kernels for these, and not each gives the same."""
+        runs = [self._run(self.program, self.args(), mode) for mode in (OneByOne(), InVectors())]
+        reads = any(READS_THE_LAYOUT.has(call.operator) for call in self.program.every_call)
+        if not reads and len(set(map(storage_key, self.pristine))) == len(self.pristine):
+            runs += [self._run(self.program, tuple(map(move, self.args()))) for move in (row_major, with_gaps)]
         return [run for run in runs if not run.problem]
 
     @functools.cached_property
