@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, core, settings
 
+from tests.sampling import spread
+
 # Before torch is imported, here and in the processes that tests start. The tensors are small, and the suite is run in a
 # process a core: threads that wait for each other are a quarter of what it takes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -52,6 +54,11 @@ def seed() -> None:
             torch.manual_seed(int(SEED or 0))
         else:  # which without a device in use writes down three stacks, a millisecond a test
             torch.default_generator.manual_seed(int(SEED or 0))
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    spread(items)
 
 
 def pytest_runtest_setup() -> None:

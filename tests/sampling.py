@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -45,3 +46,17 @@ def covering(*levels: Iterable[Any], strength: int = 2) -> list[Any]:
         )
         for row in rows
     ]
+
+
+def spread(items: list[pytest.Item]) -> None:
+    """Mark as long tests all but as many rows of each test as its mark ``few`` says: the rows are drawn by its name."""
+    tables: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("few") is not None and item.get_closest_marker("torture") is None:
+            tables.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, rows in tables.items():
+        (count,) = rows[0].get_closest_marker("few").args
+        kept = random.Random(name).sample(rows, min(count, len(rows)))
+        for row in rows:
+            if row not in kept:
+                row.add_marker(pytest.mark.torture)

@@ -104,6 +104,7 @@ def test_a_planted_bug_counts_as_found_from_the_first_stage_that_finds_it() -> N
     assert counts["not asked to the end"] == 2
 
 
+@pytest.mark.torture
 def test_each_rule_of_the_oracle_is_where_the_ablation_looks_for_it(tmp_path: Path) -> None:
     """And a rule that gives room is missed where it is off: without the rounding model an answer is no longer right."""
     rules: Any = importlib.import_module("oracle_rules")

@@ -25,6 +25,7 @@ LONG = {f"docs/{page}.md" for page in ("adding-a-fuzz-family", "adding-a-variant
 
 
 # The README's blocks run in tests/test_readme.py, which looks at what they print.
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "page",
     [
@@ -77,6 +78,7 @@ def folder_of_the_guides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         (tmp_path / "expectations" / f"{backend}.toml").touch()
 
 
+@pytest.mark.few(19)
 @pytest.mark.usefixtures("folder_of_the_guides")
 @pytest.mark.parametrize(("page", "line"), COMMAND_LINES)
 def test_command_lines_parse(page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

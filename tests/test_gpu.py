@@ -51,12 +51,14 @@ def run(gpu: Any, tmp_path: Path, name: str, arguments: tuple[str, ...], options
     return gpu["running"].run(step, tmp_path, gpu["running"].Budget(seconds, step.share), "1", options.split())
 
 
+@pytest.mark.torture
 def test_a_run_is_read_as_it_was(gpu: Any, tmp_path: Path) -> None:
     result = run(gpu, tmp_path, "eager", ("run", "--backend", "eager"), "--op neg --limit 1")
     assert (result.state, result.counts, result.failures) == ("passed", {"pass": 1}, [])
     assert result.well and (tmp_path / "eager.log").read_text()
 
 
+@pytest.mark.torture
 def test_a_failure_is_named(gpu: Any, tmp_path: Path) -> None:
     backend = tmp_path / "off.py"
     backend.write_text(
@@ -79,6 +81,7 @@ def test_what_never_ran_has_died(gpu: Any, tmp_path: Path) -> None:
     assert result.state == "died" and not result.well and "eager.log" in result.reason
 
 
+@pytest.mark.torture
 def test_time_that_is_up_ends_a_step(gpu: Any, tmp_path: Path) -> None:
     result = run(gpu, tmp_path, "eager", ("run", "--backend", "eager"), "--limit 5", seconds=4.0)
     assert result.state == "part" and result.reason == "cut after its 4 s" and result.seconds < 30

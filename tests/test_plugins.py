@@ -78,6 +78,7 @@ def test_the_target_compiles(python: Python, tmp_path: Path) -> None:
     assert "flat.exp x2" in done.stdout.splitlines()
 
 
+@pytest.mark.torture
 def test_the_others_and_what_doctor_says(python: Python) -> None:
     script = """
 import warnings
@@ -122,6 +123,7 @@ print(rule.draw.__module__, nth_program(0, 1, [rule], 1).program.calls[0].target
     assert "torchstone_example.fuzz_family torch.cdist" in lines
 
 
+@pytest.mark.torture
 def test_without_the_plugin_its_cases_are_untested(python: Python, tmp_path: Path) -> None:
     """A worker in a Python without the package must not answer a question that it does not know."""
     made = tmp_path / "case.safetensors"

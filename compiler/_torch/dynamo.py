@@ -65,7 +65,12 @@ def declines_control_flow(error: Exception) -> bool:
     words = ("might be aliasing the input", "might be modifying the input")
     if type(error).__name__ in kinds or any(map(str(error).__contains__, words)):
         return True
-    return any(frame.f_code.co_name == "_bound_stride" for frame, _ in traceback.walk_tb(error.__traceback__))
+    raised: BaseException | None = error
+    while raised is not None:  # TorchDynamo's own error hides where PyTorch merges the results of two branches
+        if any(frame.f_code.co_name == "_bound_stride" for frame, _ in traceback.walk_tb(raised.__traceback__)):
+            return True
+        raised = raised.__cause__ or raised.__context__
+    return False
 
 
 def takes_one_list(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,6 +29,7 @@ def printed(capsys: pytest.CaptureFixture[str], *args: str) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("stage", ["aten", "contract", "flat"])
 @pytest.mark.parametrize("target", ["linalg", "tosa", "tensorrt"])
 def test_a_stage_that_was_printed_is_taken_back(stage: str, target: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -127,6 +127,7 @@ def bad_paths(kind: int, place: Path) -> list[Path]:
     }[kind]
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("name", PATHS)
 def test_a_bad_path_is_one_line_and_leaves_nothing(name: str, capfd, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -65,6 +65,7 @@ def test_a_misspelt_backend_has_no_script(capsys: pytest.CaptureFixture[str]) ->
     assert 'did you mean "onnxruntime"' in capsys.readouterr().err
 
 
+@pytest.mark.torture
 def test_a_script_of_a_stored_failure_makes_the_calls_that_its_verdict_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_script_is_of_the_run_that_is_named_else_of_the_newest_failure(
     assert "the second" not in capsys.readouterr().out, "another backend's verdict"
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize(
     "evidence",
     [

@@ -100,6 +100,7 @@ def test_sizes_that_became_constants_are_guarded() -> None:
         program(torch.ones(4, 4), torch.ones(2, 5))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("name", "target"), covering([*PROGRAMS], ["evaluator", "linalg"], strength=1))
 def test_any_size(name: str, target: str) -> None:
     fn, shapes, others = PROGRAMS[name]
@@ -225,6 +226,7 @@ def test_half_of_an_even_size(target: str) -> None:
         assert torch.equal(compiled(x), program(x))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("start", [None, -9, -1, 0, 2, 7])
 @pytest.mark.parametrize("end", [None, -9, -1, 0, 1, 3, 9])
 def test_a_slice_of_any_size_is_written_to_as_python_counts(start: int | None, end: int | None) -> None:

@@ -70,6 +70,7 @@ PROGRAMS: tuple[Callable[..., Any], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("program", "target"), [*itertools.product(PROGRAMS, TARGETS)])
 def test_agrees_with_eager_both_ways(program: Callable[..., Any], target: str) -> None:
     exe = torchstone.compile(program, (torch.tensor([0.5, -0.25, 1.0]),), target)

@@ -28,6 +28,7 @@ DYNAMIC = {
 }
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize(("target", "name"), [*itertools.product(("evaluator", "linalg"), DYNAMIC)])
 def test_one_compile_serves_many_shapes(target: str, name: str) -> None:
     fn, shapes, dynamic = DYNAMIC[name]

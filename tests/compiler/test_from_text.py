@@ -29,6 +29,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("name", "target"), [*((name, "linalg") for name in PROGRAMS), ("special values", "tosa")])
 def test_the_text_of_a_stage_goes_on_as_the_program_did(name: str, target: str) -> None:
     fn, args, sizes = PROGRAMS[name]

@@ -92,6 +92,7 @@ def test_static(name: str) -> None:
         check(compile(fn, args, target), fn, args)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_dynamic(name: str) -> None:
     fn, make = PROGRAMS[name]

@@ -116,6 +116,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.few(22)
 @pytest.mark.parametrize(("name", "target"), covering(PROGRAMS, [*TARGETS], strength=1))
 def test_program(name: str, target: str) -> None:
     program = PROGRAMS[name]

@@ -61,6 +61,7 @@ ANY_SIZE: dict[str, Program] = {
 }
 
 
+@pytest.mark.few(14)
 @pytest.mark.parametrize(("name", "target"), covering(ANY_SIZE, TARGETS, strength=1))
 def test_any_count_will_do(name: str, target: str) -> None:
     program = ANY_SIZE[name]

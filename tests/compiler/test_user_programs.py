@@ -31,6 +31,7 @@ def views_of_what_is_updated(x, c):
     return again, filled.view(-1), filled.t(), again
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("leg", ["static", "dynamic", "torch.compile"])
 @pytest.mark.parametrize("fn", [updated_then_scattered, views_of_what_is_updated])
 def test_a_value_lives_on_where_a_later_one_is_made_from_it(fn: Callable[..., Any], leg: str) -> None:
@@ -58,6 +59,7 @@ RAISING: dict[str, tuple[Callable[..., Any], torch.Tensor, torch.Tensor]] = {
 }
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("leg", ["static", "dynamic", "torch.compile"])
 @pytest.mark.parametrize("name", RAISING)
 def test_raises_where_eager_does(name: str, leg: str) -> None:

@@ -63,6 +63,7 @@ def test_what_ends_the_process_is_told_and_the_campaign_goes_on(tmp_path):
     assert report.tally.outcomes["pass"] > 20
 
 
+@pytest.mark.torture
 def test_a_function_for_torch_compile_is_a_backend():
     case = source.case(registration.ask("newops::reduced").name, "float32", 0)
     verdict = run_case(case, load(f"{MODULE}:clips_negative"))
@@ -107,6 +108,7 @@ def test_an_op_is_called_among_others(monkeypatch, tmp_path):
     assert all(case.tags == registration.needed_tags() for case in cases)
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(("name", "where"), [("nn.functional.fold", "functions"), ("nn.Bilinear", "modules")])
 def test_what_the_op_database_lacks_is_asked_alone_too(name, where, tmp_path):
     plan = CampaignOptions("eager", 60.0, 0, tmp_path, programs=2)

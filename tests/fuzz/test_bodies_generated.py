@@ -23,6 +23,7 @@ def drawn(request: pytest.FixtureRequest) -> tuple[str, list[Case], Drafts]:
     return f"torch.{request.param}", cases, drafts
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore:.*deprecated")
 def test_they_are_drawn_run_and_are_seldom_refused(drawn: tuple[str, list[Case], Drafts]) -> None:
     target, cases, drafts = drawn

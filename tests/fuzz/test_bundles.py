@@ -268,6 +268,7 @@ def _exp_at(size: int) -> Callable[[Program, tuple[torch.Tensor, ...]], set[int]
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("variant", "size"),
     [
@@ -289,6 +290,7 @@ def test_in_a_bundle_of_any_size_the_one_that_is_wrong_at_one_size_is_found(vari
     assert backend.compiled[0] == 4
 
 
+@pytest.mark.torture
 def test_a_bundle_of_any_size_that_is_right_is_compiled_once():
     cases = [_case(index).replace(variant="dynamic") for index in _of_one_turn(3)]
     backend = AnySize(lambda fn, tensors: set())

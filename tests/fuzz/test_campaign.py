@@ -46,6 +46,7 @@ def _campaign(name: str, op: str, out: Path, programs: int = 8, **options) -> Ta
     return run_campaign(plan)
 
 
+@pytest.mark.torture
 def test_eager_has_no_failures(tmp_path):
     tally = run_campaign(CampaignOptions("eager", 300.0, 0, tmp_path, programs=60))
     assert tally.tried == 60
@@ -115,6 +116,7 @@ def test_a_max_that_loses_nan_is_found_among_special_values(tmp_path):
     assert max(tensor.numel() for tensor in found[0].best.args) == 1
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("scripts_not_run")
 def test_a_crash_is_found_kept_and_survived(tmp_path):
     tally = _campaign("crashing_cumsum", "cumsum", tmp_path, programs=1, max_ops=1, reduce_seconds=0.0)
@@ -177,6 +179,7 @@ def test_failures_that_the_end_of_the_time_leaves_are_sorted_by_a_campaign_that_
     assert json.loads((tmp_path / "campaign.json").read_text())["finished"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "op"),
     [
@@ -212,6 +215,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys):
     assert len([line for line in errors.splitlines() if line.startswith("error: ")]) == 1
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("scripts_not_run")
 def test_exit_codes_and_the_ranked_list(tmp_path, capsys):
     common = ["fuzz", "--seed", "1", "--jobs", "1", "--max-ops", "2", "--op", "sub"]

@@ -93,6 +93,7 @@ def test_what_was_changed_has_as_many_as_all_that_is_new():
     assert 100 < found["sin"] < 200 and 100 < found["tan"] < 200
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("fork_server")
 def test_a_campaign_draws_for_what_is_not_as_the_corpus_knew_it(tmp_path, monkeypatch):
     folder = tmp_path / "corpus"

@@ -170,6 +170,7 @@ def test_what_passed_before_and_is_refused_now_is_a_finding(tmp_path, monkeypatc
     assert not list(campaign.not_done(options, found))
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("fork_server")
 def test_a_campaign_keeps_what_ran_new_lines_and_the_next_one_begins_with_it(tmp_path, monkeypatch):
     rules = select_rules(["sin", "cumsum", "sort"])

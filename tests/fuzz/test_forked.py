@@ -90,6 +90,7 @@ def stop(fn):
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("act", "outcome", "message"),
     [

@@ -205,6 +205,7 @@ def test_numbers_are_moved_and_converted_in_which_eager_hardly_computes() -> Non
     assert converted & set(values.STORED)
 
 
+@pytest.mark.torture
 def test_masks_and_new_dims_stand_beside_places_where_a_program_assigns() -> None:
     (rule,) = select_rules(["__setitem__"])
     found = []

@@ -26,6 +26,7 @@ def guided() -> list[Case]:
     return _stream(Guidance())
 
 
+@pytest.mark.torture
 def test_it_reaches_more_with_as_many_programs() -> None:
     plain, other = Vocabulary(), Vocabulary()
     for case in _stream(None, 150):

@@ -66,6 +66,7 @@ def test_places_are_counted_from_the_end_too() -> None:
     assert any(bool((t < 0).any()) for t in numbers) and any(t.numel() and bool((t >= 0).all()) for t in numbers)
 
 
+@pytest.mark.torture
 def test_an_operand_may_be_given_twice() -> None:
     cases = [nth_program(5, index, select_rules(["sub"]), max_ops=1) for index in range(200)]
     assert 2 < sum(case.program.calls[0].args[:1] == case.program.calls[0].args[1:2] for case in cases) < 40

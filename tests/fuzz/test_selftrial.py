@@ -66,6 +66,7 @@ def test_a_mutant_is_in_its_own_backend_only():
         load(f"{BACKEND_NAME}+sub-swaped")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     [

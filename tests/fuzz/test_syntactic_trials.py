@@ -179,6 +179,7 @@ def test_ops_that_a_function_is_registered_for_are_near_to_it():
     assert not syntactic.ops_named("def a():\n    return 1\n", mutations("m.py", "def a():\n    return 1\n")[0])
 
 
+@pytest.mark.torture
 def test_what_is_tried_is_the_same_each_time_and_nothing_is_tried_twice(lines):
     reaching, _ = reaching_ids(lines, SAME, [])
     first, second = (

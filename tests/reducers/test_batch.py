@@ -67,6 +67,7 @@ def test_an_error_is_known_by_its_message_a_wrong_number_and_a_crash_by_op_and_d
     assert found["mismatch-tan-float32"].cases == ("opinfo:tan:float32:0", "opinfo:tan:float32:1")
 
 
+@pytest.mark.torture
 def test_the_failures_of_a_run_become_scripts_that_show_them_and_are_not_made_twice(tmp_path, capsys):
     store, out = str(tmp_path / "store.sqlite"), tmp_path / "out"
     assert invoke(["run", "-b", BACKEND, "--op", "sub", "--limit", "3", "--jobs", "1", "--store", store]) == 1
@@ -180,6 +181,7 @@ def test_a_distribution_is_of_no_one_number():
     assert not shows_failure(drawn, "wrong value: output[3]: expected 0.02, got inf")
 
 
+@pytest.mark.torture
 def test_the_script_of_a_compiler_that_dies_survives_it(tmp_path: Path):
     call = Call("torch.abs", (Ref("x0"),), {}, "v0")
     case = Case(Program(("x0",), (call,), Ref("v0")), {"x0": torch.ones(2)}, "test", "abs", "float32")
@@ -190,6 +192,7 @@ def test_the_script_of_a_compiler_that_dies_survives_it(tmp_path: Path):
     assert run_script(script, verdict).shows
 
 
+@pytest.mark.torture
 def test_a_script_leaves_nothing_in_inductors_folder_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "the user's"))  # PyTorch itself sets it
     script = tmp_path / SCRIPT

@@ -23,6 +23,7 @@ BACKENDS = Path(__file__).parents[1] / "conformance/repro/sized.py"
 CALLS = [("v0", "exp", "x0"), ("v1", "add", "v0", "x1"), ("v2", "sin", "x1"), ("v3", "mul", "v1", "v2")]
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("name, kind, operands", [("NoMoreRows", Kind.VALUE, 1), ("FewestRows", Kind.ACCEPTED, 2)])
 def test_it_is_reduced_to_a_script_that_shows_it(
     name: str, kind: Kind, operands: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

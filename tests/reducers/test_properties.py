@@ -21,6 +21,7 @@ from torchstone.reducers.signature import signature
 SEEDS = range(6)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_swapped_sub_comes_down_to_one_sub_of_one_element(seed):
     pool = select_rules(("add", "sub", "mul", "exp", "sum", "transpose", "reshape", "unsqueeze", "neg", "cat", "mm"))
@@ -50,6 +51,7 @@ def test_a_write_that_is_lost_through_a_view_comes_down_to_the_view_and_the_writ
     assert write.target == "torch.Tensor.copy_" and write.args[0] == Ref(view.result)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_predicate_without_structure_still_ends_in_something_that_satisfies_it(seed):
     start = tidy(nth_program(seed, 7))

@@ -36,6 +36,7 @@ def test_a_case_id_becomes_a_script_that_fails_by_itself(tmp_path, capsys, warm_
     assert done.stderr.startswith("wrong value: output: expected -1.0, got 1.0, float64 -1.0")
 
 
+@pytest.mark.torture
 def test_a_saved_case_under_a_small_budget(tmp_path, capsys):
     start = opinfo.case("sub", "float32", 3)
     start.save(tmp_path / "start.safetensors")
@@ -86,6 +87,7 @@ def test_a_hostile_case_file_is_refused(tmp_path, capsys):
     assert "truncated or not a case file" in capsys.readouterr().err
 
 
+@pytest.mark.torture
 def test_a_reduction_that_was_cut_off_goes_on_and_ends_where_it_would_have(tmp_path, capsys, monkeypatch):
     start = opinfo.case("sub", "float32", 3)
     start.save(tmp_path / "start.safetensors")
@@ -121,6 +123,7 @@ def test_another_reduction_is_not_gone_on_with(tmp_path):
     assert progress.Progress(tmp_path, start, BACKEND).read() is None
 
 
+@pytest.mark.torture
 def test_a_case_of_before_that_does_not_fail_is_left():
     start = opinfo.case("sub", "float32", 3)
     passing = opinfo.case("add", "float32", 3)

@@ -50,6 +50,7 @@ def reduced(start: Case, variant: str, wrong: Any) -> Case:
     return engine.reduce(case_problem(asked, judge(asked), judge), passes()).value
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("wrong", [_even_rows, _refuses_even_rows])
 def test_what_a_rewritten_program_shows_becomes_a_program_of_its_own(wrong: Any) -> None:
     start = case([("v0", "abs", "x0")], "v0", x0=torch.arange(12.0).reshape(3, 4) - 5)

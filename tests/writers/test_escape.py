@@ -166,6 +166,7 @@ def test_corpus(kind: str) -> None:
         KINDS[kind](text)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25, deadline=None)
 @given(text=st.text(st.characters(), max_size=40) | st.text("\"'\\`|*_[]<>&\n\r\t:%#=-.$ a\0\x1b\ud800", max_size=20))

@@ -44,6 +44,7 @@ def verdict(text: str, outcome: Outcome = Outcome.MISMATCH) -> Verdict:
     return Verdict(text, text, text, text, text, text, Stage.RUN, outcome, "value", text, {text: text})
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("name", TEXTS)
 def test_labels_backends_and_messages(name: str, tmp_path: Path) -> None:
     text = TEXTS[name]
@@ -78,6 +79,7 @@ def plain_of_worst() -> set[str]:
     return {told_of_worst(), *(told_of_worst(**{key: None}) for key in WORST)}
 
 
+@pytest.mark.few(22)
 @pytest.mark.parametrize("name", TEXTS)
 def test_what_a_verdict_says_of_its_worst_element(name: str) -> None:
     """A worker may say anything there: it is a number of a script, or it is not in it."""
@@ -112,6 +114,7 @@ def script_of(*, backend: str = "linalg", **program: object) -> str:
 NEG = {"target": "torch.neg", "args": [{"ref": ["x"]}], "kwargs": {}, "result": "v0"}
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("name", TEXTS)
 def test_literals_names_of_arguments_keys_and_paths(name: str, tmp_path: Path) -> None:
     """Each text is where a file may have one: the script holds it, word for word, as a text and as nothing else."""
@@ -190,6 +193,7 @@ def test_control_characters_in_a_label_are_named() -> None:
     assert read(op="é 漢字").op == "é 漢字"
 
 
+@pytest.mark.few(42)
 @pytest.mark.parametrize("name", [*TEXTS.values(), "class", "None", "ﬁ", "ｔｏｒｃｈ", "__debug__", "__class__", "x y"])
 def test_names_that_are_none(name: str) -> None:
     call = {"target": "torch.neg", "args": [{"ref": ["x"]}], "kwargs": {}, "result": "v0"}

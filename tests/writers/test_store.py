@@ -148,6 +148,7 @@ def test_report(capfd: pytest.CaptureFixture[str], store: Path, tmp_path: Path) 
     assert len(data["cases"]) > len(TEXTS)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
 @pytest.mark.parametrize("command", ["list", "show", "diff r1 r2"])
 def test_runs(capfd: pytest.CaptureFixture[str], store: Path, command: str, form: str) -> None:
@@ -222,6 +223,7 @@ def corrupt(store: Path, path: Path, statement: str) -> Path:
     return path
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("statement", [
     "UPDATE verdicts SET evidence = '[[' || case_id",
     "UPDATE verdicts SET evidence = '3'",

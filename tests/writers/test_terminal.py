@@ -186,6 +186,7 @@ WRITERS: dict[str, Callable[[str, Path], None]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("writer", WRITERS)
 def test_corpus(writer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, text in TEXTS.items():

@@ -48,5 +48,10 @@ READS_THE_LAYOUT = Trait(
     each("as_strided as_strided_scatter as_strided_copy resize resize_as"),
     reason="Strides and offsets are among its arguments, or it takes what lies in memory behind its operand.",
     effect="What eager gives for the same numbers elsewhere in memory is not asked of its program.",
-    read_by=("conformance.controls.programs", "conformance.oracle.reference.runs", "conformance.variants.rewrites"),
+    read_by=(
+        "conformance.controls.programs",
+        "conformance.oracle.reference.other_kernels",
+        "conformance.oracle.reference.runs",
+        "conformance.variants.rewrites",
+    ),
 )

@@ -23,6 +23,7 @@ UNINITIALIZED = Trait(
     read_by=(
         "conformance.oracle.exactness.signed_zero",
         "conformance.oracle.random.unwritten",
+        "conformance.oracle.reference.other_kernels",
         "fuzz.generator.families.samples",
     ),
     waives=True,

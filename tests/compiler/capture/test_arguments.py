@@ -49,6 +49,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("dynamic", FRONTENDS.values(), ids=FRONTENDS)
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_of_an_argument_is_one_of_whatever_strides(name: str, dynamic) -> None:
@@ -61,6 +62,7 @@ def test_a_view_of_an_argument_is_one_of_whatever_strides(name: str, dynamic) ->
             assert out.stride() == expected.stride() and out.storage_offset() == expected.storage_offset()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dynamic", FRONTENDS.values(), ids=FRONTENDS)
 @pytest.mark.parametrize("target", ["evaluator", "linalg"])
 def test_results_share_memory_with_each_other_as_in_eager(target: str, dynamic) -> None:

@@ -30,6 +30,7 @@ def graph(program, args=(x,)):
     return torchstone.compile(program, args).ir["aten"]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_a_program_is_the_same_graph_in_inference_mode(program) -> None:
     with torch.no_grad():

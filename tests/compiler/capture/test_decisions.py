@@ -92,6 +92,7 @@ COMPUTING: dict[str, tuple[Program, list[Any]]] = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("name", "target"), covering(COMPUTING, TARGETS, strength=1))
 def test_what_is_only_computed_with_is_no_constant(name: str, target: str) -> None:
     fn, calls = COMPUTING[name]
@@ -170,12 +171,14 @@ SIZED: dict[str, tuple[Program, list[Any]]] = {
 COUNTED = {"split", "split_with_sizes", "unbind", "slice", "pad", "arange", "chunk"}
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("name", "target"), covering(SIZED, TARGETS, strength=1))
 def test_an_executable_takes_its_own_example(name: str, target: str) -> None:
     fn, calls = SIZED[name]
     assert outcomes(fn, calls, target) == ["right", *["refused" if name in COUNTED else "right"] * 2]
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(("name", "target"), covering(SIZED, TARGETS, strength=1))
 def test_under_dynamic_shapes_other_sizes_are_right(name: str, target: str) -> None:
     fn, calls = SIZED[name]
@@ -248,6 +251,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seed", one_in(2, range(40)))
 def test_generated_programs_are_right_or_refused(seed: int, target: str) -> None:

@@ -40,6 +40,7 @@ class Net(nn.Module):
         return self.last(torch.relu(self.norm(self.first(x)))) + x
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("target", "dynamic"), covering(["evaluator", "linalg"], [None, True, False], strength=1))
 def test_training_steps_are_those_of_eager(target: str, dynamic) -> None:
     model = Net().double()
@@ -69,6 +70,7 @@ def test_evaluation_mode_is_another_program() -> None:
         torch.testing.assert_close(step(x), model(x))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("target", ["evaluator", "linalg"])
 def test_ints_and_floats_change_from_call_to_call(target: str) -> None:
     def program(x, start, factor):
@@ -219,6 +221,7 @@ def test_a_marked_range_is_the_profile_of_the_engine(monkeypatch: pytest.MonkeyP
     assert shapes == [[(2, 3), (6, 3), (64, 3)]]
 
 
+@pytest.mark.torture
 def test_it_is_found_by_name_and_imported_when_asked_for() -> None:
     script = (
         "import sys, torchstone; assert 'torch' not in sys.modules\n"

@@ -59,6 +59,7 @@ def test_sizes_that_cannot_be_dynamic_are_told() -> None:
     assert "TORCH_LOGS" not in str(caught.value)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_blends_that_the_tracer_rounds_otherwise_are_refused(mode: str) -> None:
     def program(x: torch.Tensor) -> torch.Tensor:

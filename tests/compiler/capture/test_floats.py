@@ -81,6 +81,7 @@ def test_numbers_given(program: Any, target: str) -> None:
         assert [*map(_bits, exe(a, b, i))] == [*map(_bits, program(a, b, i))], (a, b, i)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dynamic", [None, (None, None, None)], ids=["dispatch", "export"])
 def test_numbers_read_from_tensors(target: str, dynamic: Any) -> None:

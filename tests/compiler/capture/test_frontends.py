@@ -36,6 +36,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_both_frontends_give_one_graph(name: str) -> None:
     fn, args = PROGRAMS[name]

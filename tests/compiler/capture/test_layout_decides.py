@@ -91,6 +91,7 @@ KINDS = ("contiguous", "reshape", "to channels_last")
 WAYS = ("contiguous pair", "flatten", "movedim", "expand", "clone", "aten")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("op", "dynamic"),
     [
@@ -112,12 +113,14 @@ WRITES: dict[str, Callable[[Tensor, Make], Any]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("op", [op for op in OPS if "pair" not in op])
 def test_writes(op: str) -> None:
     for write, lay in itertools.product(WRITES.values(), ("row-major", "turned")):
         assert check(lambda x, write=write: write(x, OPS[op]), lay, dynamic=False) > 0
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     "op", [op if op in KINDS else pytest.param(op, marks=pytest.mark.torture) for op in OPS if "pair" not in op]
 )
@@ -126,6 +129,7 @@ def test_writes_at_any_size(op: str) -> None:
     assert any(ran), "all is refused: nothing is tried"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_a_size_decides_what_is_written(rows: int) -> None:
     def program(x: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ def programs() -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
 
 
 # What draws is a frontend, and none hangs on the target: the long tests ask the others, too.
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("target", "dynamic", "every"),
     [

@@ -51,6 +51,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(("name", "target"), covering(PROGRAMS, ["evaluator", "linalg"], strength=1))
 def test_an_example_whose_numbers_are_rounded_otherwise_is_taken(name: str, target: str) -> None:
     program = PROGRAMS[name]

@@ -155,6 +155,7 @@ def outcome(call: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
 
 
 # Each question of a number that is read or that is given, in turn: the long tests ask both of each.
+@pytest.mark.few(59)
 @pytest.mark.parametrize(
     ("kind", "text", "way"),
     [

@@ -34,6 +34,7 @@ def by_hand(p, g, m, v, step, lr, *, foreach):
     return torch._foreach_addcmul(out, g, g, value=lr) if foreach else out
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("foreach", [False, True])
 @pytest.mark.parametrize("step", [sgd_step, adam_step, by_hand])

@@ -33,6 +33,7 @@ def drawing(first: str, second: str, share: str) -> Callable[..., Any]:
     return program
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("first", "second", "share", "target"), covering(("42", "read"), SEEDS, SHARES, ("evaluator", "linalg"), strength=3)
 )

@@ -101,6 +101,7 @@ def test_static(examples: int) -> None:
     assert sum(taken) > len(taken) / 2, "most are refused: nothing is tried"
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("examples", [10, pytest.param(50, marks=pytest.mark.torture)])
 def test_dynamic(examples: int) -> None:
     taken = []
@@ -274,6 +275,7 @@ def test_a_write_to_one_of_the_rows_that_are_one_is_refused() -> None:
             compile(program, (torch.ones(2),), target="linalg", dynamic_shapes=sizes)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("size", "step"), [(1, 2), (2, 2), (2, 1)])
 def test_a_write_to_windows_is_refused(size: int, step: int) -> None:
     """PyTorch leaves zeros between them, and after the last. What is only read stays a view."""

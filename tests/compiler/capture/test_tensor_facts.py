@@ -96,6 +96,7 @@ def test_a_tensor_that_is_held_is_asked_again(name):
         compiled(x)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_under_dynamic_shapes_it_is_right_or_refused(name):
     question, example, other = QUESTIONS[name]

@@ -91,6 +91,7 @@ def test_the_sweep_finds_what_tensors_tell():
     }
 
 
+@pytest.mark.few(51)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("writes", [False, True])
 @pytest.mark.parametrize("name", ASKED)

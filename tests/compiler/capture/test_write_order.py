@@ -48,6 +48,7 @@ def options(dynamic: bool) -> dict[str, Any]:
     return {"dynamic_shapes": ({0: torch.export.Dim.AUTO},)} if dynamic else {}
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", SHIFTED)
 def test_elements_read_for_others_are_not_written_to(name: str, dynamic: bool) -> None:
@@ -56,6 +57,7 @@ def test_elements_read_for_others_are_not_written_to(name: str, dynamic: bool) -
         compiled(written(SHIFTED[name]), (x,), **options(dynamic))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", APART)
 def test_other_writes_to_shared_memory_are_taken(name: str, dynamic: bool) -> None:

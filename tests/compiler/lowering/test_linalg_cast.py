@@ -35,6 +35,7 @@ def inputs(source: DType, target: DType) -> torch.Tensor:
     return x
 
 
+@pytest.mark.few(100)
 @pytest.mark.parametrize("source", dt.DTYPES, ids=str)
 @pytest.mark.parametrize("target", dt.DTYPES, ids=str)
 def test_cast(source: DType, target: DType) -> None:

@@ -105,6 +105,7 @@ def test_all_but_float8_is_lowered() -> None:
     assert len(combinations()) > 400
 
 
+@pytest.mark.few(96)
 @pytest.mark.parametrize(("name", "dtype"), combinations(), ids=lambda v: str(v))
 def test_values(name: str, dtype: DType) -> None:
     tensors = operands(name, dtype)
@@ -178,6 +179,7 @@ AT_BOTH_LEVELS = [
 ]
 
 
+@pytest.mark.few(27)
 @pytest.mark.parametrize(("name", "dtype"), AT_BOTH_LEVELS, ids=str)
 def test_optimized_code_computes_the_same(name: str, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
     # More than one vector of each value, so that the vectorized loop and its remainder both run.

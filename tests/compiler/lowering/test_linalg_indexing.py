@@ -62,6 +62,7 @@ def indices(x: tuple[int, ...], shape: tuple[int, ...], dims: tuple[int, ...]) -
     return [places(shape, x[d], d) for d in dims]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("shape", "index", "dims"), PLACES)
 def test_gather(shape: tuple[int, ...], index: tuple[int, ...], dims: tuple[int, ...]) -> None:
     at = indices(shape, index, dims)
@@ -104,6 +105,7 @@ def rest(x: tuple, index: tuple, dims: tuple[int, ...]) -> tuple:
     return (*index, *(size for d, size in enumerate(x) if d not in dims))
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(("place", "kind"), covering(PLACES, [*SCATTER_KINDS], strength=1))
 def test_scatter(place: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], kind: str) -> None:
     shape, index, dims = place

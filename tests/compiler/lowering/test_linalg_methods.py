@@ -47,6 +47,7 @@ AROUND: dict[str, tuple[Program, Callable[[int], tuple[tuple[int, ...], ...]], i
 }
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.complex64], ids=str)
 @pytest.mark.parametrize("name", AROUND)
 def test_products_around_the_least_work_of_tiles(name: str, dtype: torch.dtype) -> None:
@@ -96,6 +97,7 @@ FREE: dict[str, Callable[[Tensor, Tensor], Any]] = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", FREE)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.complex64], ids=str)
 def test_sizes_free_at_run_time(name: str, dtype: torch.dtype) -> None:

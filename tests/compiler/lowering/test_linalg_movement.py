@@ -94,6 +94,7 @@ def name_of(case: Any) -> str:
     return f"{case[0]}-{case[1][:3]}-{len(case[1])}-{'-'.join(str(v) for v in case[2].values())}".replace(" ", "")
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("case", STATIC, ids=name_of)
 def test_static(case: Any) -> None:
     name, shapes, attributes = case

@@ -56,6 +56,7 @@ def known(graph: Graph, tensors: list[torch.Tensor], dtype: DType) -> tuple[torc
         return None
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(("place", "kind"), covering([*SHAPES], [*SCAN_KINDS], strength=1))
 def test_scan(place: tuple[tuple[int, ...], int], kind: str) -> None:
     shape, dim = place
@@ -105,6 +106,7 @@ def test_run_time_sizes(name: str, dim: int) -> None:
             assert equal(got, want), sizes
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("place", "descending"), covering([*SHAPES], [False, True], strength=1))
 def test_sort(place: tuple[tuple[int, ...], int], descending: bool) -> None:
     shape, dim = place

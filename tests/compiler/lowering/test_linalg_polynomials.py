@@ -26,6 +26,7 @@ def function(name: str):
     return getattr(torch, name)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("name", sorted({*POLYNOMIALS, *SINGLE}))
 def test_within_few_ulp_of_float64(name: str) -> None:
     x = torch.cat([EVERYWHERE, EDGES])

@@ -114,6 +114,7 @@ def takes(kind: str, dtype: DType) -> bool:
     return not dtype.is_bool and (kind in ("sum", "prod") or not dtype.is_complex)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(("kind", "dtype"), [(k, d) for k in REDUCE_KINDS for d in DTYPES if takes(k, d)], ids=str)
 def test_reduce(kind: str, dtype: DType) -> None:
     for shape, dims in REDUCTIONS:
@@ -158,6 +159,7 @@ def test_long_sums_are_as_good_as_correctly_rounded(count: int) -> None:
         assert ulps(got.reshape(1), exact.reshape(1), kind).item() <= 1
 
 
+@pytest.mark.few(23)
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d.is_float or d.is_int], ids=str)
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])
 def test_arg_reduce(kind: str, dtype: DType) -> None:
@@ -184,6 +186,7 @@ CONTRACTIONS = {
 }
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if not d.is_bool], ids=str)
 def test_contract(dtype: DType) -> None:
     for shape_a, shape_b, a_batch, b_batch, a_sum, b_sum in CONTRACTIONS.values():

@@ -25,6 +25,7 @@ def _drawn(rng: random.Random, depth: int) -> Dim:
     return rng.choice(made)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("target", ["linalg", "stablehlo", "tensorrt"])
 @pytest.mark.parametrize("seed", range(3))
 def test_sizes_at_run_time_are_what_python_computes(target: str, seed: int) -> None:

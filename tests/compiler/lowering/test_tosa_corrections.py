@@ -87,6 +87,7 @@ def test_a_quotient_that_is_rounded_is_right_without_our_runtime() -> None:
 CONSTANTS = (0.0, -0.0, 1.0, -1.0, INF, -INF, NAN)
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("shape", [(), (1, 9)], ids=["number", "tensor"])
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "pow", "eq", "gt", "ge", "maximum", "minimum"])
 def test_a_constant_is_an_operand_like_another(name: str, shape: tuple[int, ...]) -> None:

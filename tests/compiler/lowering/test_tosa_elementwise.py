@@ -52,6 +52,7 @@ def operands(name: str, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
     return a, b
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise(name: str) -> None:
     for dtype in DTYPES:

@@ -38,6 +38,7 @@ def block(dtype: torch.dtype, *shape: int) -> torch.Tensor:
     return values[torch.arange(math.prod(shape)) % len(values)].reshape(shape)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_movement(dtype: torch.dtype) -> None:
     x = block(dtype, 3, 4, 5)
@@ -87,6 +88,7 @@ def test_padding_with_a_computed_value() -> None:
     same(graph(lambda b, x, y: b.pad(x, b.mul(y, y), low=(1, 0), high=(0, 2)), x, y), x, y)
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "min", "and", "or"])
 @pytest.mark.parametrize("dims", [(0,), (2,), (0, 1, 2)])
 def test_reduce(kind: str, dims: tuple[int, ...]) -> None:

@@ -26,6 +26,7 @@ def state_of(model: nn.Module) -> list[Any]:
     return [list(model.parameters()), list(model.buffers()), [p.grad for p in model.parameters()]]
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(("target", "name"), CELLS)
 def test_forward(target: str, name: str) -> None:
     example = EXAMPLES[name]
@@ -36,6 +37,7 @@ def test_forward(target: str, name: str) -> None:
     assert not exe.library_calls
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore:The tensor attributes self.lstm")  # torch.export, of PyTorch's own LSTM
 @pytest.mark.parametrize(
     ("target", "name"),
@@ -52,6 +54,7 @@ def test_forward_at_any_batch_size(target: str, name: str) -> None:
         torch.testing.assert_close(state_of(model), state_of(reference))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("target", "name"),
     [
@@ -80,6 +83,7 @@ def test_a_step_of_training(target: str, name: str) -> None:
     torch.testing.assert_close(state_of(model), state_of(reference))
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize(

@@ -173,6 +173,7 @@ print(built(Path(sys.argv[1])))
 """
 
 
+@pytest.mark.torture
 def test_another_process_reads_what_was_built(tmp_path: Path, warm_compiler: Any) -> None:
     script, folder = tmp_path / "program.py", tmp_path / "a" / "cache"
     script.write_text(PROGRAM)

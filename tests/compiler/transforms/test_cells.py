@@ -81,6 +81,7 @@ def examples(name: str, dtype: DType) -> list[tuple[list[TensorType], dict[str, 
     return [([x] * (row.arity or 0), {})]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_cell_is_an_answer(target: str) -> None:
     takes = find_target(target).takes

@@ -169,6 +169,7 @@ def test_every_composite_has_a_body_and_cases_here() -> None:
     assert not {*BODIES} & {*LEGALIZATIONS}
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("name", CASES)
 def test_the_body_is_what_the_row_says(name: str) -> None:
     evaluator = find_target("evaluator")
@@ -183,6 +184,7 @@ def test_the_body_is_what_the_row_says(name: str) -> None:
 
 
 # A number that divides the count of no factor of a product meets each window, layout and kind of values.
+@pytest.mark.few(3)
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.torture)])
 @pytest.mark.parametrize(("target", "name"), [*itertools.product(("linalg", "tosa", "stablehlo", "tensorrt"), CASES)])
 def test_native_is_the_body(target: str, name: str, every: int) -> None:

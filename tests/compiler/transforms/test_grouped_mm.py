@@ -30,6 +30,7 @@ def ends(*values: int) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.int32)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("form", SHAPES)
 def test_groups_are_those_that_values_tell(target: str, form: str) -> None:

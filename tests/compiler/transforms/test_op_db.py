@@ -115,6 +115,7 @@ def _samples(
     return [_program(name, sample) for sample in samples]
 
 
+@pytest.mark.few(14)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.torture)], ids=["some", "every"])
 @pytest.mark.parametrize("name", [name for name in OPS if name not in REFUSED.keys() | ELSEWHERE])
@@ -133,6 +134,7 @@ def test_samples(name: str, every: bool, agrees: Callable[..., None]) -> None:
                 _agrees_rounded_once(program, tensors)
 
 
+@pytest.mark.few(10)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str, agrees: Callable[..., None]) -> None:

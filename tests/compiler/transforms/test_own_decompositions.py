@@ -22,6 +22,7 @@ WINDOWS: dict[str, Callable[[int, bool], Tensor]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
 def test_windows(window: Callable[[int, bool], Tensor]) -> None:
     def several(x: Tensor) -> list[Tensor]:
@@ -33,6 +34,7 @@ def test_windows(window: Callable[[int, bool], Tensor]) -> None:
     torch.testing.assert_close(compile(several, (x,), "linalg")(x), several(x), rtol=2e-6, atol=1e-7)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("target", TARGETS)
 def test_convolutions_over_the_first_dim(target: str) -> None:
     torch.manual_seed(0)

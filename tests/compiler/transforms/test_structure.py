@@ -102,6 +102,7 @@ def test_arange(agrees: Agrees, start: float, step: float, count: int) -> None:
     agrees(lambda x: x.new_zeros(()) + torch.linspace(start, end, count), torch.zeros(()))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("dims", [(0,), (1, 2), (-1,), ()])
 @pytest.mark.parametrize("keepdim", [True, False])
 def test_reductions_keep_dims_and_take_empty_tensors(agrees: Agrees, dims: tuple[int, ...], keepdim: bool) -> None:

@@ -56,6 +56,7 @@ def _all_that_eager_takes(program: Callable[..., torch.Tensor], tries: list[tupl
         torch.testing.assert_close(got, want, equal_nan=True, msg=lambda m, args=args: f"{args}: {m}")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", BINARY)
 def test_beside_another_dtype(name: str) -> None:
     x, y = torch.tensor([0, 1, 2, 200, 127]), torch.tensor([1, 1, 2, 5, 100])

@@ -256,6 +256,7 @@ def test_inductor_declines_at_capture(call, args, told):
     assert caught.value.stage == "capture"
 
 
+@pytest.mark.torture
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_inductor_tells_its_kernels_from_those_of_eager():
     compiled = inductor().compile(lambda x: (x @ x).relu(), (torch.eye(3),))
@@ -278,6 +279,7 @@ def test_a_program_that_dynamo_runs_in_eager_is_no_pass_of_inductor(monkeypatch)
     assert (verdict.outcome, verdict.message) == ("fallback", "eager ran aten::relu")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["torch-mlir-linalg", "torch-mlir-tosa", "torch-mlir-stablehlo"])
 def test_torch_mlir_tells_what_it_computes_with(name):
     compiled = torch_mlir(name).compile(lambda x: (x.exp(), x.t()), (torch.rand(2, 2),))

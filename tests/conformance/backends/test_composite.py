@@ -57,6 +57,7 @@ def state() -> tuple[dict[Any, Any], dict[Any, Any]]:
     return {op: dict(op.py_kernels) for op in ops}, dict(op_implementations_dict)
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("table", TABLE)
 def test_programs_are_decomposed_as_they_are_without(table: str, counted: list[int]) -> None:
     x = torch.randn(2, 3)

@@ -31,6 +31,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("core", [False, True])
 def test_results_and_writes_are_those_of_eager(name: str, core: bool) -> None:
@@ -53,6 +54,7 @@ def test_an_argument_that_is_written_to_and_returned_is_one_output() -> None:
     torch.testing.assert_close((first, second), (torch.arange(1.0, 4.0), torch.arange(1.0, 4.0) * 2))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("core", [False, True])
 def test_what_goes_by_the_memory_of_a_view_is_declined(core: bool) -> None:
     """A compiler is given dense copies: what lies around a view, and in which order, is not there."""

@@ -46,6 +46,7 @@ class LacksKernels(Linalg):
         raise NotImplementedError("no rshift_cpu of UInt64") if "row" in vars(self) else RuntimeError("not verified")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("mutant", "case", "stage", "parts"),
     [
@@ -61,6 +62,7 @@ def test_a_mutant_is_blamed_on_its_stage(mutant: str, case: str, stage: str, par
     assert (blame.stage, blame.parts) == (stage, parts)
 
 
+@pytest.mark.torture
 def test_each_trial_is_told_as_it_ends() -> None:
     told: list[Tried] = []
     blame = bisect(find_case("opinfo:addcdiv:float32:0"), f"{BACKEND_NAME}+addcdiv-swapped", say=told.append)

@@ -36,6 +36,7 @@ def test_each_is_a_backend_by_its_name() -> None:
         load(f"{BACKEND_PREFIX}strasen")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", CONTROLS)
 def test_is_right_and_computes_otherwise(name: str) -> None:
     examples = EXAMPLES[name]()

@@ -106,6 +106,7 @@ def _exchanged(values: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
     return values, vectors.flip(-1)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("what", TWINS)
 def test_a_wrong_twin_is_found(what: str) -> None:
     table, example = TWINS[what]

@@ -67,6 +67,7 @@ def test_an_op_of_ones_own_has_nothing_in_common_with_one_of_pytorch():
     assert Program(("x",), (call,), Ref("r"))(torch.tensor([1, 2])).tolist() == [2, 1]
 
 
+@pytest.mark.torture
 def test_a_case_file_has_no_module_imported(tmp_path):
     """In another process: the file names the module that it needs, and the user has to."""
     code = """

@@ -133,6 +133,7 @@ WRONG: dict[str, tuple[Callable[..., Run], str]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", WRONG)
 def test_what_a_backend_keeps_of_its_first_calls_is_found(name: str) -> None:
     compiler, call = WRONG[name]

@@ -59,6 +59,7 @@ def case() -> Case:
     return find_case("opinfo:neg:float32:0")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("layer", "words"),
     [

@@ -36,6 +36,7 @@ class Keeping:
         return run
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "keep, outcome",
     [
@@ -114,6 +115,7 @@ class Hoarding:
         return run
 
 
+@pytest.mark.torture
 def test_arguments_that_each_call_keeps() -> None:
     program = Program(("x",), (Call("torch.neg", (Ref("x"),), {}, "r"),), Ref("r"))
     case = Case(program, {"x": torch.ones(8 * MEGABYTE)}, "test", "neg", "float32")

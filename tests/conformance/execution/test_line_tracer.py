@@ -190,6 +190,7 @@ def test_what_a_worker_says_is_read_whatever_it_is():
     assert ran == Ran(["a.py:1", "a.py:2"], {"a.py:f": ["1", "2"]}, ["a.py:f", "a.py:g"])
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("fork_server")
 def test_what_is_not_to_be_traced_tells_no_lines() -> None:
     """The functions that are there are told all the same."""

@@ -210,6 +210,7 @@ CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...], Kind]] 
 SEARCHED = "a hundred thousandth of a transform of two dims"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", some(CAUGHT, lambda name: name != SEARCHED))
 def test_wrong_results_are_caught(name: str) -> None:
     program, wrong, tensors, kind = CAUGHT[name]
@@ -423,6 +424,7 @@ def test_exact_steps_get_no_noise_and_inexact_ones_do() -> None:
         assert thirds[1] == 0.5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "row, given, outcome",
     [
@@ -476,6 +478,7 @@ def test_imaginary_parts_that_cancel_leave_what_rounding_leaves(off: float, outc
     assert finding.outcome is outcome, finding
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     ("share", "outcome"), [(1.0, Outcome.PASS), (0.0, Outcome.ILL_CONDITIONED), (0.5, Outcome.MISMATCH)]
 )

@@ -17,6 +17,7 @@ from torchstone.conformance.execution.verdict import Outcome
 from torchstone.conformance.program.program import Call, Program, Ref
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "seed", some([0, 5, 10, 18, 33, 38, 700088, 730058, 840002, 860037], lambda seed: seed not in (10, 18, 860037))
 )
@@ -24,6 +25,7 @@ def test_a_number_in_a_gap_is_a_mismatch(seed: int) -> None:
     assert list(absolved(seed, 2)) == []
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("seed", [730056, 760185, 880152, pytest.param(810153, marks=pytest.mark.torture)])
 def test_many_gaps_in_few_digits(seed: int) -> None:
     """Forty floors, which 256 runs do not tell from what is dense; waves whose error reaches far in 8 bits, and a jump
@@ -31,6 +33,7 @@ def test_many_gaps_in_few_digits(seed: int) -> None:
     assert list(absolved(seed)) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", one_in(2, [0, 2, 5, 13, 25, 26]))
 def test_another_right_evaluation_is_none(seed: int) -> None:
     case = ill_conditioned(seed)
@@ -52,6 +55,7 @@ def _waves(dtype: torch.dtype) -> Program:
     return Program(("x",), steps, Ref("r8"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("answer", "dtype"),
     covering([0.0, -0.5, 5.0, 20.0], [torch.float32, torch.float16, torch.bfloat16], strength=1),
@@ -63,6 +67,7 @@ def test_between_the_sides_of_a_jump_steepness_is_no_excuse(answer: float, dtype
     assert finding.outcome is Outcome.MISMATCH, finding
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_beside_a_jump_what_rounding_gives_is_ill_conditioned(dtype: torch.dtype) -> None:
     x = torch.tensor([0.3, 0.31], dtype=dtype)

@@ -43,6 +43,7 @@ NEAREST = int(AWAY[1:].argmin()) + 1
 """Where eager is nearest to float64, so that its own error excuses nothing."""
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "at, change, outcome",
     [
@@ -106,6 +107,7 @@ def test_between_the_sides_of_a_jump_is_no_answer_however_near_it_is(x: float) -
     assert finding.outcome is Outcome.MISMATCH, finding
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
     some(

@@ -34,6 +34,7 @@ def test_what_an_input_is_left_with_is_judged_as_a_result_is() -> None:
     assert left_with(1e4).kind == Kind.MUTATION
 
 
+@pytest.mark.torture
 def test_a_running_mean_has_the_room_of_the_mean_whose_terms_cancel() -> None:
     """Beside the end of float64's range the op's decomposition gives other numbers, so that the op itself is run."""
     inputs = tuple(f"x{i}" for i in range(3))
@@ -106,6 +107,7 @@ def test_what_eager_writes_is_judged_as_a_number_where_it_happens_to_be_the_same
     assert left_with(NORM, EMPTY_BATCH, 3, 1 + 2**-22).kind == Kind.MUTATION, "no step writes to the weight"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("after", [(), (Call("torch.dropout", (Y, 0.5, True), {}, "r1"),)], ids=["same", "random"])
 def test_a_stray_write_is_found_beside_one_of_the_same_numbers(after: tuple[Call, ...]) -> None:
     calls = (Call("torch.Tensor.mul_", (X, 1.0), {}, "r0"), *after)

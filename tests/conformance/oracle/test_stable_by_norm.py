@@ -30,6 +30,7 @@ def reordered(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor
 FUNCTIONS = {"linalg.eigvalsh": torch.linalg.eigvalsh, "linalg.svdvals": torch.linalg.svdvals}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_small_ones_are_off_by_ulps_of_the_large_one(name: str, dtype: torch.dtype) -> None:
@@ -38,6 +39,7 @@ def test_the_small_ones_are_off_by_ulps_of_the_large_one(name: str, dtype: torch
     assert finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED), finding
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("at", "name"), covering(range(4), [*FUNCTIONS], strength=1))
 def test_none_is_off_by_more(name: str, at: int) -> None:
     def wrong(x: Tensor) -> Tensor:
@@ -48,6 +50,7 @@ def test_none_is_off_by_more(name: str, at: int) -> None:
     assert compare(one(name), wrong, graded(torch.float32)).outcome is Outcome.MISMATCH
 
 
+@pytest.mark.torture
 def test_of_a_matrix_of_equal_sizes_all_keep_their_digits() -> None:
     x = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0])) + 0.1
 

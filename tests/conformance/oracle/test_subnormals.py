@@ -32,6 +32,7 @@ def test_zeros_that_lie_nowhere_are_not_flushed() -> None:
     assert (gradient + x.detach()).tolist() == [1, 1, 1]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("units", "wrong"), [(1, False), (-1, False), (6, True), pytest.param(-6, True, marks=pytest.mark.torture)]
 )

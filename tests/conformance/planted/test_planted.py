@@ -31,6 +31,7 @@ def _as_in_a_worker() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("group", GROUPS)
 def test_each_bug_shows_on_its_witness_and_nowhere_on_its_control(group: str) -> None:
     for bug in (bug for bug in planted.BUGS.values() if bug.group == group):

@@ -136,6 +136,7 @@ OTHERS = """
 """
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("target", [*HOSTILE, *OTHERS.split()])
 def test_hostile_targets_are_refused_where_a_case_is_read(target: str) -> None:
     good = Case(

@@ -105,6 +105,7 @@ class Wrong:
 """
 
 
+@pytest.mark.torture
 def test_a_script_with_a_backend_asserts(tmp_path: Path, run: Run) -> None:
     (tmp_path / "wrong_backend.py").write_text(WRONG)
     inputs = {"x0": torch.randn(2, 3), "x1": torch.randn(2, 3)}
@@ -163,6 +164,7 @@ def test_methods_print_as_methods() -> None:
     assert body in render_script(case)
 
 
+@pytest.mark.torture
 def test_a_script_for_torch_compile_compiles_what_goes_forward(run):
     text = render_script(find_case("opinfo:tanh:float32:0:backward"), "inductor")
     assert "functools.partial(program, forward=torch.compile(forward, fullgraph=True))" in text
@@ -187,6 +189,7 @@ ON_CUDA = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ON_CUDA)
 def test_a_script_for_a_gpu_needs_pytorch_alone(name: str, run: Run) -> None:
     text = render_script(ON_CUDA[name], "eager+cuda")

@@ -127,6 +127,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_script_shows_what_the_verdict_names_and_nothing_else(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -217,6 +218,7 @@ DRAWN: dict[str, tuple[Case, Callable[[], Tensor], str]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_script_compares_distributions_of_random_numbers(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -265,6 +267,7 @@ def test_a_script_for_a_users_backend_of_torch_compile_imports_that_alone(tmp_pa
     assert "backend=" not in render_script(case, name), "what has not run is not imported"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("side", "at"), [("output", 0), ("output", 1), ("input", 0)])
 def test_a_script_for_an_exported_program_finds_the_place_in_a_flat_list(
     side: str, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

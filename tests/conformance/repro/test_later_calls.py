@@ -89,6 +89,7 @@ right = Wrong("right", _itself, _itself)
 by_address = Wrong("by_address", _kept_by(Tensor.data_ptr))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("call", BACKENDS)
 def test_a_script_makes_the_calls_up_to_the_one_that_fails(call: str, tmp_path: Path) -> None:
     program = Program(("x0",), (Call("torch.exp", (Ref("x0"),), {}, "r0"),), Ref("r0"))

@@ -64,6 +64,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("variant", [DYNAMIC, BATCH])
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_script_shows_what_a_backend_gets_wrong_at_some_size_alone(
@@ -78,6 +79,7 @@ def test_a_script_shows_what_a_backend_gets_wrong_at_some_size_alone(
         assert done.returncode == code and said in done.stderr, done.stderr
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     ("name", "case", "told"),
     [
@@ -149,6 +151,7 @@ def a_graph_compiler(graph: torch.fx.GraphModule, args: Any) -> Any:
     return graph.forward
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("backends")
 @pytest.mark.parametrize("backend", COMPILED)
 def test_a_compiler_is_reached_in_its_own_way(backend: str) -> None:
@@ -172,6 +175,7 @@ def test_another_program_that_is_compiled_in_between_has_sizes_of_its_own() -> N
     assert "compiled_by_iree(AnotherModule(), another_program_inputs())(" in text
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("backends")
 @pytest.mark.parametrize("backend", ["inductor", "linalg"])
 @pytest.mark.parametrize("name", ["NoMoreRows", "FewestRows"])

@@ -50,6 +50,7 @@ def every_need(backend: str) -> list[Needs]:
     ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("backend", ALL)
 def test_a_text_is_whole_whatever_a_case_needs(backend: str) -> None:
     """Every name in it is defined, every import is used, and no name is one of the script's."""
@@ -131,6 +132,7 @@ TENSORS = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore")  # the compilers' own
 @pytest.mark.parametrize("tensor", TENSORS, ids=lambda tensor: f"{tensor.dtype}-{list(tensor.shape)}")
 @pytest.mark.parametrize("backend", ALL)
@@ -164,6 +166,7 @@ def _one(target: str, *args: Any, x: Tensor = X) -> Case:
     return _case({"x": x}, (target, (Ref("x"), *args), "v0"), outputs=Ref("v0"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.filterwarnings("ignore")  # the compilers' own
 @pytest.mark.parametrize("backend", ALL)
 def test_a_path_takes_tensors_of_several_dtypes(backend: str) -> None:
@@ -256,6 +259,7 @@ def mismatch(name: str) -> Verdict:
     return run_case(CASES[name], Bent(_put))
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("name", CASES)
 def test_a_script_of_a_path_finds_right_what_is_right_and_wrong_what_is_wrong(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -276,6 +280,7 @@ def test_a_script_of_a_path_finds_right_what_is_right_and_wrong_what_is_wrong(
             runpy.run_path(str(script))
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("name", SHORT)
 @pytest.mark.parametrize("backend", [*PATHS, "inductor"])
 def test_a_script_is_short(backend: str, name: str) -> None:
@@ -287,6 +292,7 @@ def test_a_script_is_short(backend: str, name: str) -> None:
     assert "torchstone" not in text and "needs" not in text and "def compiled" not in text and "tree_leaves" not in text
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("backend", PATHS)
 def test_what_a_case_needs_is_in_its_script(backend: str) -> None:
     def text(name: str) -> str:

@@ -105,6 +105,7 @@ def test_of_alike_failures_one_is_asked() -> None:
     assert len(suspects) == 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("backend", "first"), [("Leaking", "mismatch"), ("Aborting", "crash")])
 def test_a_run_finds_the_two_cases_that_matter(backend: str, first: str, tmp_path: Path) -> None:
     wanted = ["exp", "abs", "tan", "sin"]

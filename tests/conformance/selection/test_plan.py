@@ -58,6 +58,7 @@ def test_over_many_ops_the_first_turns_are_in_proportion_to_the_weights() -> Non
         assert asked[name] == pytest.approx(4000 * share / 6.5, rel=0.2)
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("op", OPS)
 def test_a_plan_is_the_same_every_time_and_its_ids_lead_back_to_its_cases(op: str) -> None:
     cases = plan_of(op)
@@ -70,6 +71,7 @@ def test_a_plan_is_the_same_every_time_and_its_ids_lead_back_to_its_cases(op: st
         assert all(torch.equal(a, b) or a.isnan().any() for a, b in zip(found.args, case.args, strict=True))
 
 
+@pytest.mark.torture
 def test_more_effort_asks_the_same_first_and_meets_every_kind_of_variant_and_of_dtype() -> None:
     quick, standard, thorough = (plan_of("softmax", effort) for effort in Effort)
     ids = [case.id for case in thorough]

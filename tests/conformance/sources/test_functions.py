@@ -39,6 +39,7 @@ def test_a_row_of_another_variant_calls_an_overload_that_the_database_does_not()
     assert case.program.calls[0].args == (0.0, Ref("x0")) and case.program.calls[0].target == "torch.xlogy"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("row", "is_asked"),
     [

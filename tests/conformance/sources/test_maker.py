@@ -60,6 +60,7 @@ def spin() -> None:
         pass
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -144,6 +145,7 @@ def _children() -> list[str]:
         return file.read().split()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("whole", [True, False], ids=["every variant", "a plan"])
 def test_a_variant_that_ends_the_process_is_told_of_and_the_others_are_made(
     whole: bool, monkeypatch: pytest.MonkeyPatch

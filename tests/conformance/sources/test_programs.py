@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import pytest
 import torch
 
 from torchstone.conformance import planted
@@ -66,6 +67,7 @@ def test_what_is_between_is_read_once_or_is_a_result() -> None:
         assert all(read.count(name) <= 1 or name in results for name in made)
 
 
+@pytest.mark.torture
 def test_a_rewrite_of_two_ops_is_found() -> None:
     for bug in ("log-of-exp-cancelled", "root-of-square-cancelled", "sum-of-repeated"):
         asked = [c for op in ("compute+compute", "combine+compute", "expand+reduce") for c in of(op)[:24]]

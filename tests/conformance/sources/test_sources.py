@@ -64,6 +64,7 @@ def test_what_eager_takes_after_all_is_untested() -> None:
     assert run_case(case, load("linalg")).outcome is Outcome.UNTESTED
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("name", "op"), [("errors", "cat"), ("models", "mlp")])
 def test_ids_name_the_same_bytes(name: str, op: str) -> None:
     cases = [entry for entry in iterate({name: [op]}, None, 2) if isinstance(entry, Case)]
@@ -89,6 +90,7 @@ def test_sources_say_what_they_do_not_have(name: str) -> None:
         source(name).case(op, dtype, 10**6)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("op", EXAMPLES)
 def test_models_are_cases(op: str) -> None:
     entries = list(source("models").iterate([op], ["float32"]))

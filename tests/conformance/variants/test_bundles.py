@@ -20,6 +20,7 @@ def same(one: Tensor, other: Tensor) -> bool:
     return one.stride() == other.stride() and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", BUNDLES)
 @pytest.mark.parametrize("target", ["torch.fmax", "torch.sub"])
 def test_each_part_has_the_inputs_that_it_has_alone(name: str, target: str) -> None:
@@ -59,6 +60,7 @@ def test_what_draws_random_numbers_is_asked_call_by_call() -> None:
     assert isinstance(refused, Untested) and "draws random numbers" in refused.reason
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("bug", "target", "name"),
     [

@@ -63,6 +63,7 @@ def test_all_pairs_of_levels_are_met_equally_often_in_a_round() -> None:
     assert set(FIRST) | set(ON_TOP) == {"", *LEVELS} - {"line", "ranks"}
 
 
+@pytest.mark.torture
 def test_parts_are_different_pairs_and_the_same_in_every_process() -> None:
     first = find_case("opinfo:nn.functional.avg_pool2d:float32:0")
     whole = asked(first, "pairs")
@@ -103,6 +104,7 @@ def of_places_in_32_bits(part: Case) -> bool:
     return any(tensor.dtype == torch.int32 for tensor in part.args) and bool(floats(part))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("op", "dtype", "wanted"),
     [

@@ -60,6 +60,7 @@ def test_what_draws_random_numbers_is_asked_call_by_call(name: str) -> None:
     assert isinstance(apply(find_case("opinfo:bernoulli:float32:0"), name), Untested)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("bug", "op", "name"),
     [
@@ -93,6 +94,7 @@ def test_a_backend_that_refuses_a_part_is_asked_for_the_others() -> None:
     assert verdict.outcome == "mismatch" and "the part output[" in verdict.message and " alone: " in verdict.message
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("variant", ["samples", "gradients", "dtypes", "operands", "layouts"])
 def test_the_id_is_that_of_the_sample_that_was_asked_for(variant: str) -> None:
     assert asked(find_case("opinfo:sum:float32:5"), variant).id == f"opinfo:sum:float32:5:{variant}"

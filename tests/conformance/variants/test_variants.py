@@ -174,6 +174,7 @@ def test_other_sizes_keep_what_was_equal_equal() -> None:
     assert given.args[0].shape == (3, 4)
 
 
+@pytest.mark.torture
 def test_every_other_sample_is_asked_with_gradients_at_other_sizes() -> None:
     given = case("torch.nn.functional.avg_pool2d", torch.randn(1, 2, 9, 9), args=(3, 1))
     assert not asked(given, "dynamic").program.differentiates

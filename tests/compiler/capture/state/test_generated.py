@@ -15,6 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with require
 
 
 # State is the capture's, which knows of no target: the long tests ask the others, too, of other programs.
+@pytest.mark.torture
 @pytest.mark.parametrize("target", some(TARGETS, ("evaluator", "linalg").__contains__))
 def test_programs_with_state_are_right_or_refused(target: str) -> None:
     first = 1000 * TARGETS.index(target)

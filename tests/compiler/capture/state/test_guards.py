@@ -56,6 +56,7 @@ CHANGED: dict[str, tuple[Callable[[World], Any], str]] = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("dynamic", [None, ({0: torch.export.Dim.AUTO},)], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", CHANGED)
 def test_what_a_program_went_by_is_guarded(name: str, dynamic: Any, monkeypatch: pytest.MonkeyPatch) -> None:

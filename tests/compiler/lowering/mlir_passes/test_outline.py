@@ -55,6 +55,7 @@ def unlike(x: Tensor, *weights: Tensor) -> Tensor:
 PROGRAMS: dict[str, Callable[..., Tensor]] = {"layers": layers, "unlike": unlike}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_results_are_those_of_eager(name: str, nests: list[str]) -> None:
     fn, args = PROGRAMS[name], (torch.randn(9, 6), *(torch.randn(6, 6) for _ in range(6)))

@@ -57,6 +57,7 @@ APART: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("shape", [(16, 5), (7, 3), (1, 9), (24, 2500), (13, 9000), (4, 6, 10)], ids=str)
 @pytest.mark.parametrize("name", FUSED)
 def test_rows_that_need_themselves_only_are_fused(name: str, shape: tuple[int, ...], loops: list[int]) -> None:
@@ -66,6 +67,7 @@ def test_rows_that_need_themselves_only_are_fused(name: str, shape: tuple[int, .
     assert len(loops) == 1 and loops[0] >= 1
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("shape", [(16, 16), (7, 3), (24, 250)], ids=str)
 @pytest.mark.parametrize("name", APART)
 def test_other_rows_are_waited_for(name: str, shape: tuple[int, ...]) -> None:
@@ -105,6 +107,7 @@ LOOPS = (
 
 
 # Each is looked up in two of the loops, the next one in the next two.
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("name", "target", "shape"),
     [
@@ -164,6 +167,7 @@ def buffers(module) -> list[int]:
     return [prod(op.results[0].type.shape) for op in ops if op.name in ("memref.alloc", "memref.alloca")]
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(
     "shape", [(1, 24, 700), (3, 1, 4, 600), (1, 1, 9, 1100), (2, 3, 6, 200), (2, 5, 1, 130)], ids=str
 )
@@ -199,6 +203,7 @@ BATCHES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("shape", [(2, 3, 4, 5), (1, 6, 7, 9), (3, 1, 5, 4), (2, 3, 1, 1), (0, 2, 3, 4)], ids=str)
 @pytest.mark.parametrize("name", BATCHES)
 def test_other_rows_of_a_batch_are_waited_for(

@@ -50,6 +50,7 @@ def block(dtype: torch.dtype, *shape: int) -> torch.Tensor:
     return values[torch.arange(math.prod(shape)) % len(values)].reshape(shape)
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(("target", "dtype"), covering(TARGETS, ANY, strength=1))
 def test_movement(target: str, dtype: torch.dtype) -> None:
     x = block(dtype, 3, 4, 5)
@@ -102,6 +103,7 @@ EXACT = (
 )  # fmt: skip
 
 
+@pytest.mark.few(19)
 @pytest.mark.parametrize(("target", "name"), covering(TARGETS, EXACT, strength=1))
 def test_exact(target: str, name: str) -> None:
     for dtype in ANY:
@@ -190,6 +192,7 @@ def test_complex(target: str, dtype: torch.dtype) -> None:
             )
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("target", "dtype"), covering(TARGETS, ANY, strength=1))
 def test_reductions(target: str, dtype: torch.dtype) -> None:
     x = block(dtype, 3, 4, 5)
@@ -219,6 +222,7 @@ def test_contraction(target: str, dtype: torch.dtype) -> None:
     same(target, primitive("contract", x, y, a_batch=(), b_batch=(), a_sum=(), b_sum=()), x, y)
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(("target", "dtype"), covering(TARGETS, ANY, strength=1))
 def test_indexing(target: str, dtype: torch.dtype) -> None:
     x = block(dtype, 4, 3, 5)
@@ -242,6 +246,7 @@ def test_indexing(target: str, dtype: torch.dtype) -> None:
             same(target, program, a, b, i, j)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(("target", "dtype"), covering(TARGETS, [d for d in ANY if not d.is_complex], strength=1))
 def test_sort(target: str, dtype: torch.dtype) -> None:
     x = block(dtype, 3, 7, 5)
@@ -251,6 +256,7 @@ def test_sort(target: str, dtype: torch.dtype) -> None:
     same(target, primitive("sort", x[:, :1], dim=1, descending=False), x[:, :1])
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("target", "channels", "space"), covering(TARGETS, ("first", "last"), (1, 2, 3)))
 def test_windows(target: str, channels: str, space: int) -> None:
     for dtype in (torch.float32, torch.float64):

@@ -125,6 +125,7 @@ DYNAMIC: dict[str, Callable[[Tensor], Tensor]] = {
 }  # fmt: skip
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(("name", "target"), covering(DYNAMIC, ["stablehlo", "stablehlo-interpreter"], strength=1))
 def test_sizes_known_at_run_time(name: str, target: str) -> None:
     program = DYNAMIC[name]

@@ -43,6 +43,7 @@ def test_frexp(dtype: torch.dtype, target: str) -> None:
     assert got[1].equal(expected.exponent)
 
 
+@pytest.mark.few(64)
 @pytest.mark.parametrize("source", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("target", [*FLOATS, *INTEGERS])
 def test_view_as_another_dtype(source: torch.dtype, target: torch.dtype) -> None:

@@ -16,6 +16,7 @@ Agrees = Callable[..., None]
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.complex64)
 
 
+@pytest.mark.few(25)
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 50, 101])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_steps_between_tensors(agrees: Agrees, dtype: torch.dtype, steps: int) -> None:

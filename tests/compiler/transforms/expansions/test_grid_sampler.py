@@ -53,6 +53,7 @@ def test_an_image_of_one_pixel(agrees: Agrees) -> None:
             agrees(lambda x, g, p=padding, a=align: F.grid_sample(x, g, "bilinear", p, a), torch.ones(1, 1, 1, 1), grid)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(
     ("dtype", "sizes", "padding", "align"),
     covering([torch.float32, torch.bfloat16], [(4, 5), (4, 5, 6), (1, 1), (1, 1, 1)], [0, 1, 2], [True, False]),

@@ -81,6 +81,7 @@ def test_index_put_and_put(agrees: Agrees, dtype: torch.dtype, accumulate: bool)
     agrees(lambda x, v, m: aten.index_put(x, [None, m], v, accumulate), x, values[0, :2], mask[:3])
 
 
+@pytest.mark.few(90)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("of_value", DTYPES)
 @pytest.mark.parametrize("shape", [(), (1,)])
@@ -126,6 +127,7 @@ def test_scatter(agrees: Agrees, dtype: torch.dtype) -> None:
         agrees(lambda x, s, i: x.index_add(0, i, s), ones, small, torch.zeros(64, dtype=torch.int64))
 
 
+@pytest.mark.few(44)
 @pytest.mark.filterwarnings("ignore:.*is in beta:UserWarning")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("reduce", REDUCTIONS)

@@ -138,6 +138,7 @@ def test_gradient_of_smooth_l1(agrees: Agrees, beta: float, reduction: int, dtyp
         agrees(lambda g, x, t: aten.smooth_l1_loss_backward(g, x, t, reduction, beta), given, x, target)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_gradient_of_nll(agrees: Agrees, reduction: int, dtype: torch.dtype) -> None:

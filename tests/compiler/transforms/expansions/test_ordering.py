@@ -47,6 +47,7 @@ def _points_at(agrees: Agrees, fn: Callable[[torch.Tensor], Any], x: torch.Tenso
     torch.testing.assert_close(at, values, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, torch.bool])
 def test_sort_is_stable(agrees: Agrees, dtype: torch.dtype) -> None:
     for x in _tensors(dtype):
@@ -57,6 +58,7 @@ def test_sort_is_stable(agrees: Agrees, dtype: torch.dtype) -> None:
                 agrees(lambda x, d=dim, s=descending: torch.argsort(x, dim=d, descending=s, stable=True), x)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", one_in(2, [*FLOATS, *INTEGERS]))
 def test_chosen_elements_have_eagers_value_and_point_at_it(agrees: Agrees, dtype: torch.dtype) -> None:
     for x in _tensors(dtype):
@@ -88,6 +90,7 @@ def test_median_of_all(agrees: Agrees, dtype: torch.dtype) -> None:
             agrees(torch.nanmedian, x)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, torch.bool])
 def test_mode_is_the_smallest_of_the_most_frequent_and_its_last_index(agrees: Agrees, dtype: torch.dtype) -> None:
     for x in _tensors(dtype):
@@ -103,6 +106,7 @@ def test_a_nan_is_as_frequent_as_any_single_value() -> None:
     assert (value.item(), index.item()) == (2.0, 4)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("interpolation", ["linear", "lower", "higher", "midpoint", "nearest"])
 def test_quantiles(agrees: Agrees, interpolation: str) -> None:
     q = torch.tensor([0.0, 0.3, 0.5, 1.0])
@@ -125,6 +129,7 @@ def test_sizes_known_at_run_time() -> None:
 # Searching.
 
 
+@pytest.mark.few(14)
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("right", [False, True])
 def test_searchsorted(agrees: Agrees, dtype: torch.dtype, right: bool) -> None:
@@ -169,6 +174,7 @@ def test_boundaries_known_at_run_time() -> None:
 # Histograms: exactly eager's, on the edges too.
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("bins", [1, 3, 10, 47])
 def test_histograms(agrees: Agrees, dtype: torch.dtype, bins: int) -> None:

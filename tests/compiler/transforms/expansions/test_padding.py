@@ -26,6 +26,7 @@ def gradient(mode: str, pad: tuple[int, ...], shape: tuple[int, ...], free: bool
         torch.testing.assert_close(executable(x), fn(x))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("pad", PADS)
 @pytest.mark.parametrize("mode", ["reflect", "replicate"])
 def test_gradients(mode: str, pad: tuple[int, ...]) -> None:

@@ -15,6 +15,7 @@ aten: Any = torch.ops.aten
 NAN = float("nan")
 
 
+@pytest.mark.few(13)
 @pytest.mark.filterwarnings("ignore:.*prototype:UserWarning")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "amin", "prod"])
@@ -62,6 +63,7 @@ def test_unpooling(agrees: Agrees, space: int, dtype: torch.dtype) -> None:
             exe(x, indices.clone().index_fill_(0, torch.tensor([1]), bad))
 
 
+@pytest.mark.few(14)
 @pytest.mark.filterwarnings("ignore:.*prototype:UserWarning")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "amin", "prod"])

@@ -21,6 +21,7 @@ POINTS = [0.0, -0.0, 1, -1, 0.5, -0.5, 0.999, -0.999, 1.001, -1.001, 2.5, -3, 0.
 DEGREES = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 31, 0.5, 2.9, -1, -0.5, -3, math.nan, math.inf]
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", CHEBYSHEV + OTHERS)
 def test_values(agrees: Agrees, name: str, dtype: torch.dtype) -> None:

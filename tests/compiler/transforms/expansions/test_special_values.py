@@ -81,6 +81,7 @@ def _agrees_where_eager_runs(agrees: Callable[..., None], fn: Callable[..., Any]
     agrees(fn, *args)
 
 
+@pytest.mark.few(29)
 @pytest.mark.parametrize("name", [n for n in UNARY if _has_rule(n)])
 def test_unary(name: str, agrees: Callable[..., None]) -> None:
     op = UNARY[name]
@@ -89,6 +90,7 @@ def test_unary(name: str, agrees: Callable[..., None]) -> None:
             _agrees_where_eager_runs(agrees, lambda x: op.op(x), values(dtype))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", [n for n in BINARY if _has_rule(n)])
 def test_binary(name: str, agrees: Callable[..., None]) -> None:
     op = BINARY[name]

@@ -105,6 +105,7 @@ def _windows(space: int, seed: int) -> Any:
     return size, kernel, [draw.randint(1, 3) for _ in range(space)], padding, dilation
 
 
+@pytest.mark.few(25)
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize("space", [2, 3])
 def test_max_pooling(agrees: Agrees, space: int, seed: int) -> None:
@@ -127,6 +128,7 @@ def test_a_window_in_the_padding_names_the_place_eager_names(agrees: Agrees) -> 
         agrees(lambda x: aten.max_pool2d_with_indices(x, [2, 2], [2, 2], [1, 1], [3, 1]), x)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("seed", one_in(3, range(24)))
 @pytest.mark.parametrize("space", [2, 3])
 def test_average_pooling(agrees: Agrees, space: int, seed: int) -> None:
@@ -153,6 +155,7 @@ def test_pooling_calls(agrees: Agrees) -> None:
         agrees(lambda x: F.avg_pool2d(x, 3), _values(1, 2, 9, 9, dtype=dtype))
 
 
+@pytest.mark.few(21)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("counts", [(1, 1, 1), (3, 4, 5), (6, 7, 4), (9, 2, 11)])
 @pytest.mark.parametrize("space", [2, 3])
@@ -187,6 +190,7 @@ def _modes() -> list[tuple[str, dict[str, Any], int]]:
     return [(m, o, 1) for m, o in image] + [(m, o, 2) for m, o in plane] + [("trilinear", {}, 3), ("nearest", {}, 3)]
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize(("mode", "options", "space"), _modes())
 def test_upsampling_and_its_gradient(agrees: Agrees, mode: str, options: dict[str, Any], space: int) -> None:
     x = _values(2, 3, *(5, 7, 4)[:space])
@@ -247,6 +251,7 @@ def test_gradient_of_hardsigmoid(agrees: Agrees) -> None:
         agrees(aten.hardsigmoid_backward, _values(8, dtype=dtype), x.to(dtype))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("eps", [None, -1.0, -0.0, 0.0, 0.2, 0.5, 2.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_gradient_of_logit(agrees: Agrees, eps: float | None, dtype: torch.dtype) -> None:

@@ -57,6 +57,7 @@ def _every_dim(program: Program, shape: tuple[int, ...]) -> Program:
     return lambda x: [program(x.expand(shape), d) for d in range(len(shape))]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", OVER_A_DIM)
 def test_a_dim_that_repeats_one_row(agrees: Agrees, name: str) -> None:
     """No operand has the dim that is reduced: the loop over it is made of its size alone."""

@@ -77,6 +77,7 @@ _MPMATH = {"exp2": lambda x: mpmath.power(2, x), "log2": lambda x: mpmath.log(x,
 DOUBLES = [name for name, dtype in BOUNDS if dtype == "float64" and name not in ("trunc", "round", "ceil")]
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("name", DOUBLES)
 def test_bound_in_float64(name: str) -> None:
     generator = torch.Generator().manual_seed(1)

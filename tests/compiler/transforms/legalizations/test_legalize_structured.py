@@ -80,6 +80,7 @@ def pooling(kind: str) -> Any:
     return lambda b, x, w: b.reduce(b.windows(x, **VOLUME), kind, (5, 6, 7))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "program",
     [
@@ -114,6 +115,7 @@ GATHERS: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(37)
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float16, torch.int32, torch.int64, torch.uint8, torch.bool], ids=str
 )
@@ -160,6 +162,7 @@ def test_what_no_update_is_for_stays_to_the_bit(kind: str) -> None:
         assert torch.equal(got.view(torch.int32), want.view(torch.int32)), name
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize(("shape", "dim"), ROWS)
 def test_sort(shape: tuple[int, ...], dim: int, descending: bool) -> None:
@@ -184,6 +187,7 @@ def test_what_takes_too_many_comparisons_is_refused() -> None:
             expand(program, find_target("tosa").takes)
 
 
+@pytest.mark.few(17)
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize(("shape", "dim"), ROWS)
 def test_scan(shape: tuple[int, ...], dim: int, kind: str) -> None:

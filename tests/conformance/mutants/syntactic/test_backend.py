@@ -33,6 +33,7 @@ def of_many(backend: syntactic.MutatedSource) -> Callable[..., torch.Tensor]:
     return compiled
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "compiling",
     [

@@ -33,6 +33,7 @@ def test_every_file_is_drawn_from_on_one_target_or_left_out_for_a_reason():
     assert all((population.ROOT / path).exists() for path in population.NOT_DRAWN)
 
 
+@pytest.mark.torture
 def test_every_mutation_of_the_compiler_is_python():
     sources = (population.sources(target) for target in population.TARGETS)
     found = [one for texts in sources for path, text in texts.items() for one in mutations(path, text)]

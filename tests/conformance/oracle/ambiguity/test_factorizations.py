@@ -37,6 +37,7 @@ def reflected(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return a, scales
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("shape", [(12, 12), (12, 6), (6, 12)])
 def test_reflectors_of_a_rank_that_is_lacking(shape: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(1)
@@ -48,6 +49,7 @@ def test_reflectors_of_a_rank_that_is_lacking(shape: tuple[int, int]) -> None:
     assert outcome("torch.geqrf", matrix, (wrong, scales)) is Outcome.MISMATCH
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("target", ["torch.linalg.cholesky_ex", "torch.linalg.inv_ex"])
 def test_what_stands_where_there_is_none(target: str) -> None:
     there, none = torch.tensor([[2.0, 1.0], [1.0, 2.0]]), torch.tensor([[1.0, 1.0], [1.0, 1.0]])
@@ -93,6 +95,7 @@ TIES = [torch.randint(-1, 2, (7, 7), generator=torch.Generator().manual_seed(see
 OF_FULL_RANK = [matrix for matrix in TIES if torch.linalg.matrix_rank(matrix) == 7]
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore:torch.lu is deprecated")
 @pytest.mark.parametrize("matrix", OF_FULL_RANK[:2])
 def test_any_of_the_largest_rows_may_be_the_pivot(matrix: Tensor) -> None:
@@ -106,6 +109,7 @@ def test_any_of_the_largest_rows_may_be_the_pivot(matrix: Tensor) -> None:
     assert outcome("torch.linalg.lu_factor_ex", matrix, (factors, pivots, info + 1)) is Outcome.MISMATCH
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("matrix", OF_FULL_RANK[:2])
 def test_what_no_elimination_gives(matrix: Tensor) -> None:
     factors, pivots = eliminated(matrix, last_of_largest)
@@ -135,6 +139,7 @@ def test_the_largest_of_complex_pivots() -> None:
 GENERAL = [torch.randn(5, 5, generator=torch.Generator().manual_seed(seed)) for seed in range(4)]
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     "matrix", [torch.stack(GENERAL[:2]), *(pytest.param(each, marks=pytest.mark.torture) for each in GENERAL)]
 )

@@ -50,6 +50,7 @@ def test_either_infinity_is_right_where_c99_leaves_its_sign_open(op: str, dtype:
     assert compare(program, lambda x: torch.cat([turned(program(x))[:1], program(x)[1:]]), x).ok, "one by one"
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("op", one_in(4, OPEN))
 def test_a_number_in_place_of_the_infinity_is_wrong(op: str) -> None:
     x, program = numbers(*OPEN[op]), one(op)
@@ -79,6 +80,7 @@ CLOSED = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("op", "at"), [(op, at) for op, places in CLOSED.items() for at in places], ids=str)
 def test_an_infinity_whose_sign_the_operand_decides_has_it(op: str, at: tuple[float, float]) -> None:
     x, program = numbers(at), one(op)
@@ -97,6 +99,7 @@ IMAGINARY_PART = several(("asin", X), ("imag", Ref("r0")))
 SUMS = several(("asin", X), ("imag", Ref("r0")), ("mul", Ref("r1"), -2.0), ("sub", Ref("r2"), 1.0))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("program", [IMAGINARY_PART, SUMS], ids=str)
 def test_what_follows_from_either_is_right(program: Program) -> None:
     x = numbers((INF, NAN), (-INF, NAN), (0.3, 0.2))
@@ -116,6 +119,7 @@ def test_functions_of_two_numbers_and_of_real_ones_have_no_such_step() -> None:
     assert compare(program, lambda x, y: turned(program(x, y)), x, y).outcome is Outcome.MISMATCH
 
 
+@pytest.mark.torture
 def test_it_is_asked_of_steps_that_write_in_place() -> None:
     x = numbers((INF, NAN))
     program = several(("clone", X), ("Tensor.asin_", Ref("r0")))

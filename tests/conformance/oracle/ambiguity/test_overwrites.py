@@ -85,6 +85,7 @@ def judged(target: str, args: tuple[Any, ...], given: Tensor, then: str = "") ->
     return judge(program, tensors, Observed(expected, tensors), Observed(given, tensors)).outcome
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("name", CASES)
 def test_any_of_the_values_is_right_and_nothing_else(name: str) -> None:
     target, args, right = CASES[name]
@@ -96,6 +97,7 @@ def test_any_of_the_values_is_right_and_nothing_else(name: str) -> None:
         assert judged(target, args, wrong) is Outcome.MISMATCH
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("name", ["index_copy", "put"])
 def test_what_follows_from_the_first_everywhere_is_right(name: str) -> None:
     target, args, right = CASES[name]

@@ -111,6 +111,7 @@ ASKED = {*((name, torch.complex64, "") for name in FACTORIZATIONS)} | {
 }
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     ("target", "dtype", "wrong"),
     [
@@ -142,6 +143,7 @@ def test_a_backend_may_turn_vectors_in_every_result_alike(target: str, dtype: to
     assert finding.outcome == ("mismatch" if wrong else "pass"), finding
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     ("kind", "wrong"),
     covering([(torch.float32, 3), (torch.complex64, 5)], ["", "their length", "their span"], strength=1),
@@ -220,6 +222,7 @@ def test_a_backend_may_turn_the_last_of_two_factorizations(wrong: bool) -> None:
     assert finding.outcome == ("mismatch" if wrong else "pass"), finding
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("wrong", [False, True])
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
 def test_vectors_of_a_matrix_without_elements_may_have_any_sign(shape: tuple[int, int], wrong: bool) -> None:

@@ -39,6 +39,7 @@ def gradient_program() -> Program:
     return Program(("x", "g"), calls, (Ref("factors"), Ref("lu", (1,)), Ref("grads")))
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(("wrong", "pivots"), covering([False, True], ORDERS, strength=1))
 def test_gradients_follow_from_the_pivots_that_are_shown(pivots: list[int], wrong: bool) -> None:
     program, g = gradient_program(), torch.tensor([[1.0, -2.0, 3.0], [0.5, 1.0, 4.0], [2.0, 1.0, 1.0]])

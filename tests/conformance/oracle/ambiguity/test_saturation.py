@@ -34,6 +34,7 @@ for program in (Program(("x", "y"), (product,), Ref("r0")), Program(("x", "y"), 
 """
 
 
+@pytest.mark.torture
 def test_exact_sums_are_right_beside_cut_off_ones(tmp_path: Path, warm_python: WarmPython) -> None:
     (tmp_path / "script.py").write_text(JUDGE)
     done = warm_python.run(tmp_path / "script.py", cwd=tmp_path, environment={"ONEDNN_MAX_CPU_ISA": "SSE41"})
@@ -55,6 +56,7 @@ def test_the_exact_product() -> None:
     assert torch.equal(written, product)
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     ("dtype", "named"), covering([torch.float8_e4m3fn, torch.float8_e5m2], [True, False], strength=1)
 )

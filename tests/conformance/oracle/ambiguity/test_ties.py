@@ -73,6 +73,7 @@ def test_gradients_go_to_the_places_chosen(name: str, dtype: torch.dtype) -> Non
     assert compare(program, scattered(order), x, given).ok
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", some(GRADIENTS, ("sort", "kthvalue", "mode").__contains__))
 def test_a_place_that_holds_another_value_is_caught(name: str) -> None:
     program, order, given = GRADIENTS[name]
@@ -191,11 +192,13 @@ def test_gradients_show_the_choice_of_a_sort_of_other_rows(dim: int | None) -> N
     assert compare(program, lambda x: (of_quantile(x, dim, any_order),), x).ok
 
 
+@pytest.mark.torture
 def test_gradients_of_other_rows_are_caught() -> None:
     x = TIED[:12].reshape(2, 3, 2)
     assert compare(gradient_of_quantile(1), lambda x: (of_quantile(x, 1, rising).flip(0),), x).kind == Kind.VALUE
 
 
+@pytest.mark.torture
 def test_two_choices_of_which_each_has_a_gradient() -> None:
     x = TIED[:12].reshape(2, 3, 2)
     y = TIED[5:14].reshape(3, 3)

@@ -72,6 +72,7 @@ WRONG: dict[str, Callable[..., Tensor]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("name", "dtype"), covering([*WRONG], [torch.float32, torch.bfloat16], strength=1))
 def test_nothing_else_does(name: str, dtype: torch.dtype) -> None:
     assert compare(program("addmm"), WRONG[name], *operands("addmm", dtype)).outcome is Outcome.MISMATCH
@@ -130,6 +131,7 @@ def test_a_neighbour_without_weight_counts_or_is_left_out(dtype: torch.dtype) ->
         assert compare(same, wrong, pixels).outcome is Outcome.MISMATCH
 
 
+@pytest.mark.torture
 def test_a_neighbour_with_a_weight_counts() -> None:
     """Between two pixels both count: infinity and its opposite are NaN."""
     row = torch.tensor([[[INF, 1.0, 2.0, -INF, INF]]])
@@ -147,6 +149,7 @@ def test_a_neighbour_with_a_weight_counts() -> None:
 # -- sums of complex numbers
 
 
+@pytest.mark.torture
 def test_a_complex_sum_is_the_sum_of_its_parts() -> None:
     """Eager multiplies the second operand by alpha, which is 1 + 0j."""
     x, y = torch.full((3,), complex(1.0, 2.0)), torch.tensor([complex(INF, 1.0), complex(-INF, INF), 3.0])
@@ -189,6 +192,7 @@ def test_a_weight_that_is_infinite_meets_the_zeros_or_none() -> None:
         assert compare(program, lambda x, w, answer=answer: answer.clone(), DATA, WEIGHTS).ok
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("channel", "place", "value"), [(0, 1, NAN), (1, 0, NAN), (0, 0, INF), (0, 0, 9.0)])
 def test_no_other_number_of_such_a_convolution_is_open(channel: int, place: int, value: float) -> None:
     wrong = CONV(DATA, WEIGHTS, stride=2)

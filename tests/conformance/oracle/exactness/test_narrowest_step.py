@@ -81,6 +81,7 @@ def test_a_right_answer_of_mixed_precision_is_not_accused(seed: int) -> None:
         assert finding.outcome is Outcome.PASS, finding
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", one_in(3, SEEDS))
 def test_a_factor_that_only_float64_shows_is_accused(seed: int) -> None:
     program, x = _mixed(seed, widened_first=True), _x(seed)

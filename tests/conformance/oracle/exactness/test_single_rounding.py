@@ -79,6 +79,7 @@ def _added_in(dtype: torch.dtype, x: Tensor) -> Tensor:
     return total
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_a_sum_added_up_in_16_bits_is_wrong_and_one_in_another_order_is_right(dtype: torch.dtype) -> None:
     x = _row(dtype, 3, LENGTH)

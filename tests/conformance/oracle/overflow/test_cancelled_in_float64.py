@@ -35,6 +35,7 @@ def test_a_transform_at_the_end_of_the_range(part: float, right: bool) -> None:
     assert (finding.outcome is not Outcome.MISMATCH) == right, finding
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("value, right", [(0.25 * 120 / 122, True), (1e10, False)])
 def test_a_mean_of_many_terms(value: float, right: bool) -> None:
     finding = compare(one("std_mean", X), mean(value), MANY)

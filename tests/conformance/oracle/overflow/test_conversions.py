@@ -36,6 +36,7 @@ def saturated(x: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.tensor(exact, dtype=dtype).reshape(x.shape)
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("target", sorted(INTEGERS, key=str), ids=str)
 def test_another_machine_is_right_out_of_range_and_wrong_within(dtype: torch.dtype, target: torch.dtype) -> None:
@@ -184,6 +185,7 @@ def test_what_clamps_is_defined() -> None:
     assert quantized.int_repr().tolist() == [255, 2] and not mode.found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "laguerre_polynomial_l"])
 def test_a_degree_that_int64_does_not_hold_is_open(name: str) -> None:
     """It is the lowest number on x86, and the highest on a GPU."""

@@ -41,6 +41,7 @@ def beside_the_first(transformed: Tensor, value: float) -> Tensor:
     return answer
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("op", ["hfft2", "ihfft2"])
 @pytest.mark.parametrize(
     "residue, right",
@@ -53,6 +54,7 @@ def test_terms_that_cancel_leave_a_few_units_in_each_of_many_elements(op: str, r
     assert is_right(program, (EQUAL,), eager, beside_the_first(eager, residue)) is right
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sign, right", [(1.0, True), (-1.0, True), (0.5, False)])
 def test_between_the_signs_of_such_units_there_is_nothing(sign: float, right: bool) -> None:
     program = several(("fft.hfft2", X, *TRANSFORM.values()), ("sign", Ref("r0")))
@@ -67,6 +69,7 @@ ADDED = Program(
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("answer, right", [(INF, True), (NAN, True), (7.0, False)])
 def test_infinity_times_a_subnormal_number_is_infinite(answer: float, right: bool) -> None:
     """Infinity times each of the first terms is NaN in all; their sum is infinite, and so is infinity times it."""
@@ -74,6 +77,7 @@ def test_infinity_times_a_subnormal_number_is_infinite(answer: float, right: boo
     assert is_right(ADDED, inputs, f64(NAN)[None], f64(answer)[None]) is right
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "program", [one("dot", X, Y), several(("mul", X, Y), ("add", Ref("r0"), 1.0), inputs=("x0", "x1"))]
 )
@@ -91,6 +95,7 @@ BEYOND = f64(WIDEST, WIDEST, -WIDEST, -WIDEST, -WIDEST, -WIDEST)
 ONE_SIDE = f64(1e300, -WIDEST, -WIDEST, 1.0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "terms, answer, right",
     [
@@ -106,6 +111,7 @@ LARGE = torch.tensor([1.5e308 + 1e308j, 3.0 - 2.0j, 0.01 + 0.02j], dtype=torch.c
 """Multiplied from the left they overflow; all of them are in range."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("op", ["prod", "cumprod"])
 @pytest.mark.parametrize(
     "answer, right", [(None, True), (complex(NAN, NAN), True), (complex(INF, NAN), True), (1.0, False)]

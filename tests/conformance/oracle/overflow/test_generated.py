@@ -15,6 +15,7 @@ from tests.conformance.oracle.overflow.sweep import absolved, accused
 SEEDS = (16, 9, 18, 19, 12, 21, 14, 23)
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_right_answers_are_not_accused_and_wrong_ones_not_absolved(seed: int) -> None:

@@ -16,6 +16,7 @@ ROW = torch.tensor([[[-2.1171875, 5.4765625, 65504.0, 65504.0, 5.4765625, -1.447
 SIDES = torch.sgn(ROW.double() - ROW.double().mean())
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     ("size", "outcome"),
     [
@@ -55,6 +56,7 @@ def test_a_variance_that_eps_cancels_is_a_weight_without_end(eps: float, size: f
     assert compare(program, documented, *inputs.values()).outcome == wanted
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("where", "value", "right"), [(3, math.inf, True), (3, -math.inf, False), (0, math.inf, False)]
 )

@@ -37,6 +37,7 @@ def test_another_order_has_other_digits() -> None:
         assert finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED), finding
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("relative, at", [(-2.0, -1), (5.0, -1), (1e-4, 0), (1e-4, 1)])
 def test_another_number_is_wrong(relative: float, at: int) -> None:
     finding = compare(one("cumprod", X, 0), off_by(relative, at), FACTORS)
@@ -58,6 +59,7 @@ def test_complex_products_have_other_digits_too(factor: complex) -> None:
     assert finding.outcome in (Outcome.PASS, Outcome.ILL_CONDITIONED), finding
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("relative, at", [(5.0, -1), (1j, -1), (1e-4, 0)])
 def test_another_complex_number_is_wrong(relative: complex, at: int) -> None:
     def answer(x: Tensor) -> Tensor:

@@ -40,6 +40,7 @@ def same(one: list[Any], other: list[Any]) -> bool:
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("formula", [0, 1])
 def test_every_other_choice_gives_the_same(formula: int) -> None:

@@ -162,6 +162,7 @@ def in_dtype(
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 
 
+@pytest.mark.few(5)
 @DTYPES
 @pytest.mark.parametrize("name", SOFT)
 def test_what_the_order_decides_is_ill_conditioned(name: str, dtype: torch.dtype) -> None:
@@ -298,6 +299,7 @@ CAUGHT: dict[str, tuple[Program, Callable[..., Any], tuple[Tensor, ...]]] = {
 
 
 # Each in one dtype, and the next one in the other: the long tests ask both of each.
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
@@ -319,6 +321,7 @@ NORM = Program(
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [1.0, 0.25])
 def test_a_norm_may_overflow_where_its_documented_steps_do(size: float) -> None:
     weight, bias = torch.tensor([size * MAX]), torch.tensor([size * -2e38])  # 4.8e38 - 2e38 is in range
@@ -350,6 +353,7 @@ FACTORS: dict[str, tuple[list[float], float, bool]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("name", "dtype"), covering([*FACTORS], [torch.float32, torch.float64], strength=1))
 def test_the_order_of_factors_decides_what_overflows_and_no_sign(name: str, dtype: torch.dtype) -> None:
     bases, result, right = FACTORS[name]
@@ -360,6 +364,7 @@ def test_the_order_of_factors_decides_what_overflows_and_no_sign(name: str, dtyp
     assert (finding.outcome is not Outcome.MISMATCH) == right, finding
 
 
+@pytest.mark.torture
 def test_beside_factors_that_overflow_all_is_judged_as_ever() -> None:
     x = torch.tensor([[2.0**100, -(2.0**100), 2.0**-100, 2.0**-100], [1.0, 2.0, 3.0, 4.0]])
     for wrong in (lambda x: torch.tensor([NAN, 25.0]), lambda x: torch.tensor([NAN, NAN])):
@@ -471,6 +476,7 @@ SEARCHED = "a sample of half an operand"
 """Six seconds of a search that finds nothing."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.torture if name == SEARCHED else ()) for name in IN_FLOAT64]
 )

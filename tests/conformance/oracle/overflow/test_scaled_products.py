@@ -41,6 +41,7 @@ def judged(op: str, alpha: float, args: tuple[Tensor, ...], eager: Tensor, answe
     return judge(program, args, Observed(eager, args), Observed(answer, args)).outcome
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("op", CASES)
 @pytest.mark.parametrize("alpha, dtype", [(math.inf, torch.float32), (-math.inf, torch.float64)])
 def test_infinity_may_scale_each_product_or_their_sum(op: str, alpha: float, dtype: torch.dtype) -> None:
@@ -51,6 +52,7 @@ def test_infinity_may_scale_each_product_or_their_sum(op: str, alpha: float, dty
         assert judged(op, alpha, args, eager, answer) in (Outcome.PASS, Outcome.ILL_CONDITIONED)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("op", CASES)
 def test_no_other_number_is_right_for_it(op: str) -> None:
     args = CASES[op]

@@ -34,6 +34,7 @@ INDEXED_SUMS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", INDEXED_SUMS)
 def test_sums_that_go_to_one_place_leave_the_range_of_the_place(name: str) -> None:
     given = TERMS, PLACES, torch.zeros(1, dtype=torch.float16)
@@ -46,6 +47,7 @@ def test_sums_that_go_to_one_place_leave_the_range_of_the_place(name: str) -> No
         assert finding.outcome is Outcome.MISMATCH, finding
 
 
+@pytest.mark.torture
 @pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("source", [(4,), (2, 4)])
 def test_a_mean_at_one_place_overflows_where_its_sum_does(source: tuple[int, ...]) -> None:
@@ -59,6 +61,7 @@ def test_a_mean_at_one_place_overflows_where_its_sum_does(source: tuple[int, ...
     assert finding.outcome is Outcome.MISMATCH, finding
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore:index_reduce")  # once in a process, that it is in beta
 @pytest.mark.parametrize("value", [0.0, 2.0, float("inf")])
 def test_products_overflow_or_underflow_in_float16(value: float) -> None:
@@ -70,6 +73,7 @@ def test_products_overflow_or_underflow_in_float16(value: float) -> None:
     assert finding.outcome is Outcome.MISMATCH, finding
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
 def test_other_sums_of_float16_do_not_overflow_on_the_way(value: float) -> None:
     finding = compare(one("sum", X, 0, True), answers(value), TERMS)

@@ -47,6 +47,7 @@ RIGHT: dict[str, tuple[Program, tuple[Tensor, ...], Tensor, Tensor]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_step_within_a_formula_may_overflow(name: str) -> None:
     program, inputs, expected, actual = RIGHT[name]
@@ -77,11 +78,13 @@ WRONG: dict[str, tuple[Program, tuple[Tensor, ...], Tensor, Tensor]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", WRONG)
 def test_no_more_than_its_steps_give_is_excused(name: str) -> None:
     assert outcome(*WRONG[name]) is Outcome.MISMATCH
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     ("rstd", "want"), [(0.0, Outcome.ILL_CONDITIONED), (NAN, Outcome.PASS), (3.0, Outcome.MISMATCH)]
 )

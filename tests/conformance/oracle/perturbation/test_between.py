@@ -15,6 +15,7 @@ from torchstone.conformance.program.program import Call, Program, Ref
 EQUAL = torch.full((125,), -8.4784)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("ulps", [0, 3, 5, 9])
 def test_a_variance_of_equal_numbers_is_the_square_of_an_error_of_the_mean(ulps: int) -> None:
     error = (ulps * torch.finfo(torch.float32).eps * 8) ** 2
@@ -22,6 +23,7 @@ def test_a_variance_of_equal_numbers_is_the_square_of_an_error_of_the_mean(ulps:
     assert found.outcome in ("pass", "ill-conditioned"), found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("op", ["var", "cov"])
 @pytest.mark.parametrize("ulps", [0, 1, 2, 6, 9])
 def test_of_equal_float64_numbers_too_whose_errors_are_a_few_units(op: str, ulps: int) -> None:
@@ -30,17 +32,20 @@ def test_of_equal_float64_numbers_too_whose_errors_are_a_few_units(op: str, ulps
     assert found.outcome in ("pass", "ill-conditioned"), found
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("given", [-1e-30, 1e-24])
 def test_no_rounding_gives_a_negative_covariance_or_a_large_one(given: float) -> None:
     number = torch.tensor(given, dtype=torch.float64)
     assert compare(one("cov", X), lambda x: number, EQUAL.double()).outcome == "mismatch"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("given", [-1e-11, 1e-6])
 def test_no_rounding_gives_a_negative_variance_or_a_large_one(given: float) -> None:
     assert compare(one("var", X), lambda x: torch.tensor(given), EQUAL).outcome == "mismatch"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("dtype", "factor", "met"), [(torch.float32, 1e8, "ill-conditioned"), (torch.float64, 1e17, "mismatch")]
 )

@@ -59,6 +59,7 @@ def laguerre(x: torch.Tensor, degree: int) -> torch.Tensor:
     return last
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     ("degree", "factor", "right"),
     [(1000, 1.0, True), (1000, 1.0 + 1e-9, False), pytest.param(999, 1.0, False, marks=pytest.mark.torture)],
@@ -147,6 +148,7 @@ def test_polynomials_of_degrees_that_leave_an_angle_no_digits_are_as_uncertain_a
         assert (found is not Outcome.MISMATCH) == right, (place, found)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("answer", "right"), [(-1.0, True), (1.5, False)])
 def test_beside_a_zero_they_are_so_too(answer: float, right: bool) -> None:
     args = (torch.tensor([0.5]), torch.tensor([2**31 - 1], dtype=torch.int32))
@@ -156,6 +158,7 @@ def test_beside_a_zero_they_are_so_too(answer: float, right: bool) -> None:
     assert (found.outcome is not Outcome.MISMATCH) == right, found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "degree"), [("t", 9), ("u", 13.93), ("v", 7), ("w", 8)])
 def test_near_a_zero_they_have_the_digits_of_the_angle(kind: str, degree: float) -> None:
     zero = {"t": math.pi / 2, "u": math.pi / 2, "v": math.pi / 3, "w": math.pi * 4 / 17}[kind]
@@ -172,6 +175,7 @@ def test_near_a_zero_they_have_the_digits_of_the_angle(kind: str, degree: float)
         assert (found is not Outcome.MISMATCH) == right, (place, by, found)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("op", ["sum", "cumsum"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
 def test_integers_that_are_added_up_as_floating_numbers_may_be_in_another_order(op: str, dtype: torch.dtype) -> None:
@@ -206,6 +210,7 @@ def test_polygamma_between_poles_is_as_exact_as_its_terms(dtype: torch.dtype) ->
         assert (found is Outcome.PASS) == right, (order, place, ulps, found)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["hann_window", "hamming_window", "blackman_window"])
 @pytest.mark.parametrize("periodic", [True, False])
 def test_a_window_is_as_exact_as_its_cosines(name: str, periodic: bool) -> None:

@@ -12,6 +12,7 @@ SOFT_MARGIN = "torch.ops.aten.soft_margin_loss_backward"
 """Eager divides exponentials; PyTorch's own decomposition takes 1 from a sigmoid near 1."""
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     ("ulps_of_one", "outcomes"),
     [

@@ -91,6 +91,7 @@ METHODS: list[tuple[str, Callable[[Tensor], Tensor]]] = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", MATRICES)
 @pytest.mark.parametrize("target, method", METHODS)
 def test_another_method_is_no_failure(target: str, method: Callable[[Tensor], Tensor], name: str) -> None:
@@ -98,6 +99,7 @@ def test_another_method_is_no_failure(target: str, method: Callable[[Tensor], Te
     assert verdict(target, (a,), method(a)) in (Outcome.PASS, Outcome.ILL_CONDITIONED)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", MATRICES)
 def test_another_method_for_equations(name: str) -> None:
     a = MATRICES[name]
@@ -108,6 +110,7 @@ def test_another_method_for_equations(name: str) -> None:
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("target", ["torch.linalg.inv", "torch.linalg.pinv"])
 @pytest.mark.parametrize("name", [name for name, a in MATRICES.items() if torch.linalg.cond(a) < 1e3])
 def test_a_wrong_number_is_one(target: str, name: str) -> None:

@@ -30,6 +30,7 @@ def one_less(name: str) -> Program:
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("name", REST)
 def test_what_a_function_lacks_is_right_and_more_is_not(name: str, dtype: torch.dtype) -> None:

@@ -138,6 +138,7 @@ CANCELS = Case(
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("off", "right"), [(0.0, True), (0.02, False)])
 def test_terms_of_random_sums_that_cancel_may_be_added_in_another_order(off: float, right: bool) -> None:
     """Off by an ULP of the terms, and not by more."""
@@ -160,6 +161,7 @@ DROPPED = CANCELS.replace(
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("off", "right"), [(0.0, True), (0.02, False)])
 def test_what_is_mostly_dropped_may_be_rounded_otherwise_too(off: float, right: bool) -> None:
     """Of a number that a run drops, the run tells nothing."""
@@ -206,6 +208,7 @@ def test_a_claimed_number_may_be_rounded_otherwise_but_not_much() -> None:
         assert run_case(case, backend).outcome == wanted
 
 
+@pytest.mark.torture
 def test_what_follows_from_eagers_numbers_is_refereed() -> None:
     """A sum of what dropout leaves, of terms that cancel: in another order it is another number, and not any other."""
     x = torch.linspace(1, 2, 4000) * torch.tensor([1, -1]).repeat(2000)
@@ -224,6 +227,7 @@ def last_of_equals(x: Tensor) -> Tensor:
     return len(x) - 1 - torch.topk(x.flip(0), 2).indices
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("find", "factor", "told"),
     [
@@ -390,6 +394,7 @@ LOWRANK = case_of(
 )
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(("scale", "kept"), [(1.0, Outcome.PASS), (1.01, Outcome.MISMATCH)])
 def test_factors_of_random_projections_are_compared_by_what_they_determine(scale: float, kept: Outcome) -> None:
     """Signs of vectors turn with the last bit of what is drawn, and more often in one backend than in another."""
@@ -418,6 +423,7 @@ PROJECTED = Case(
 )  # fmt: skip
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     ("name", "of_product", "of_values", "of_vectors", "outcome"),
     [

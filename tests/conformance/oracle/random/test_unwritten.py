@@ -77,6 +77,7 @@ WRITTEN: list[tuple[Case, Callable[..., Any], str]] = [
 ]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("at", range(len(WRITTEN)))
 def test_what_was_written_is_compared(at: int) -> None:
     case, answer, wanted = WRITTEN[at]
@@ -94,6 +95,7 @@ def test_eager_passes_what_can_be_asked() -> None:
     assert run_case(case_of("torch.empty", (3,), inputs={}), Eager()).evidence["rule"].startswith("metadata alone")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", one_in(3, ["empty_like", "new_empty", "new_empty_strided", "empty_strided"]))
 def test_a_variant_does_not_depend_on_what_lay_in_memory(name: str) -> None:
     """Asked lazily, ``empty`` came to another end whenever what lay there was another number."""
@@ -109,6 +111,7 @@ def test_a_variant_does_not_depend_on_what_lay_in_memory(name: str) -> None:
     assert any(what == "pass" for _, variant, what in found if variant == "lazy") or name == "empty_strided"
 
 
+@pytest.mark.torture
 def test_what_is_in_no_group_is_not_compared() -> None:
     case = find_case("functions:nn.functional.grouped_mm:float32:3")
     written = int(case.args[2][-1])

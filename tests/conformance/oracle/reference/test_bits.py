@@ -26,6 +26,7 @@ NUMBERS = torch.tensor([1.0, 2.0, 3.5, 4.25, 0.125, 0.75, 9.0, 11.0] * 2)
 R0, R1, R2 = (Ref(f"r{k}") for k in range(3))
 
 
+@pytest.mark.few(71)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("named", DTYPES, ids=str)
 @pytest.mark.parametrize("target", ["Tensor.view", "view_copy", "ops.aten.view.dtype"])
@@ -45,6 +46,7 @@ PAIRS = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
 WEIGHT = torch.tensor([0.0, 1.0], dtype=torch.float64)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("program", "inputs", "backend", "outcome"),
     [
@@ -83,6 +85,7 @@ def drawn(seed: int) -> tuple[Program, Tensor]:
     return Program(("x",), tuple(calls), tuple(map(Ref, known))), x
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seeds", [range(50 * k, 50 * k + 50) for k in range(4)], ids=str)
 def test_what_is_written_to_a_view_and_to_what_it_views_is_eagers(seeds: range) -> None:
     for seed in seeds:

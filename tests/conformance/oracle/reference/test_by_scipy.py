@@ -41,6 +41,7 @@ def test_without_arguments_too() -> None:
     assert compare(one("nn.functional.gelu"), lambda x: right("none", x), TAIL).ok
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", ["none", "tanh"])
 @pytest.mark.parametrize("relative", [1e-6, -0.5, 3.0])
 def test_who_has_not_is_wrong_where_eager_has_them(kind: str, relative: float) -> None:

@@ -48,6 +48,7 @@ def test_polynomials_of_nan(name: str) -> None:
     assert put((1, NAN), (4, NAN), (5, NAN)) is not Outcome.MISMATCH
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [2, 13])
 def test_products_times_an_alpha_of_nan(size: int) -> None:
     """Eager's library adds a product of 13 by 13 as it is. By the formula all is NaN; else NaN is wrong."""
@@ -82,6 +83,7 @@ def test_attention_that_loses_nan_is_caught() -> None:
     assert finding.outcome is Outcome.MISMATCH, finding
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(("scale", "masked"), covering([0.0, -0.5], [False, True], strength=1))
 def test_attention_that_makes_a_nan_of_its_causal_mask(scale: float, masked: bool) -> None:
     """Eager's kernel multiplies the mask by the scale. What the formula gives is right, and nothing else is."""
@@ -101,6 +103,7 @@ def test_attention_that_makes_a_nan_of_its_causal_mask(scale: float, masked: boo
     assert off.outcome is Outcome.MISMATCH
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("program", "shape"),
     [

@@ -28,6 +28,7 @@ OF_RANK_2 = torch.randn(6, 2, generator=torch.Generator().manual_seed(1))
 NEARLY = OF_RANK_2 @ OF_RANK_2.mT + 1e-9 * torch.eye(6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "target", ["torch.nn.functional.rms_norm", "torch.rms_norm", "torch.ops.aten.rms_norm.default"]
 )

@@ -37,6 +37,7 @@ def test_eagers_errors_nearby_are_allowed(name: str, side: int) -> None:
     assert finding.outcome is Outcome.PASS, finding
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("side", "name"), covering([1, -1], [*FUNCTIONS], strength=1))
 def test_errors_that_eager_never_makes_are_not(name: str, side: int) -> None:
     x, exact, error = lucky(*FUNCTIONS[name])

@@ -29,6 +29,7 @@ def check(program: Program, x: Tensor, above: float, below: float) -> None:
         assert put(*values) is Outcome.MISMATCH
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name, dtype",  # eager's kernels of the Bessel functions take no 16 bits
     [

@@ -41,6 +41,7 @@ def by_another_kernel(program: Program, x: Tensor, g: Tensor, mode: Any) -> Tens
         return program(x.clone(), g.clone())[0]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("name", "size", "dtype"), covering(DISAGREE, SIZES, DTYPES))
 def test_either_kernel_is_right(name: str, size: int, dtype: torch.dtype) -> None:
     program = gradient(name)

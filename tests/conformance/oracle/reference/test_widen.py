@@ -47,6 +47,7 @@ def test_widening_a_program_takes_its_dtypes_along() -> None:
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e8m0fnu)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", FLOAT8, ids=str)
 def test_what_becomes_float8_is_that_in_the_twin_too(dtype: torch.dtype) -> None:
     """It is no number that was rounded: half a step more is wrong, and so is what the dtype does not saturate to."""
@@ -61,6 +62,7 @@ def test_what_becomes_float8_is_that_in_the_twin_too(dtype: torch.dtype) -> None
     assert compare(program, lambda x: wrong.sum(1), x).outcome == "mismatch"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", FLOAT8, ids=str)
 def test_what_rounds_to_another_float8_is_ill_conditioned_and_not_wrong(dtype: torch.dtype) -> None:
     """A sum of the first step in another order may be on the other side of a number halfway between two of 8 bits."""

@@ -203,6 +203,7 @@ WRONG: dict[str, Product] = {
 }
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize(
     ("dtype", "each"),
     covering(
@@ -222,6 +223,7 @@ def test_verdicts_on_products_of_float8(dtype: torch.dtype, each: bool) -> None:
         assert judged(answers(dtype, _exactly, divide=False), *args).outcome is Outcome.MISMATCH
 
 
+@pytest.mark.torture
 def test_products_of_float8_are_accumulated_in_float32() -> None:
     program, args = scaled(out_dtype=torch.float32), float8_operands(True)
 
@@ -231,6 +233,7 @@ def test_products_of_float8_are_accumulated_in_float32() -> None:
     assert compare(program, answers(torch.float32, in_16_bits), *args).outcome is Outcome.MISMATCH
 
 
+@pytest.mark.torture
 def test_the_product_of_the_scales_may_overflow() -> None:
     x, y, _, _, bias, scale = float8_operands(False)
     args = (
@@ -257,6 +260,7 @@ GROUPED = Program(
 SHAPES = {"rows": ((8, 16), (3, 16, 8)), "columns": ((3, 4, 16), (16, 8)), "inner": ((4, 8), (8, 8))}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_verdicts_on_products_by_groups(form: str, dtype: torch.dtype) -> None:
@@ -277,6 +281,7 @@ def test_verdicts_on_products_by_groups(form: str, dtype: torch.dtype) -> None:
         )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("source", [opinfo, functions], ids=["opinfo", "functions"])
 def test_every_op_has_a_float64_run(source: Any) -> None:
     """A program with one that has none would be judged by eager alone, whatever its other calls are."""
@@ -297,6 +302,23 @@ def test_every_op_has_a_float64_run(source: Any) -> None:
             except Exception as error:
                 missing[op] = str(error)
     assert not missing
+
+
+@pytest.mark.parametrize("target", ["cholesky", "inv", "solve", "lu_solve"])
+def test_what_fails_in_float64_is_lost_of_that_matrix_alone(target: str) -> None:
+    """LAPACK leaves numbers where it gave up."""
+    x = torch.stack([torch.eye(2), torch.zeros(2, 2)])
+    if target == "lu_solve":
+        calls = (
+            Call("torch.linalg.lu_factor", (Ref("x"),), {}, "f"),
+            Call("torch.linalg.lu_solve", (Ref("f", (0,)), Ref("f", (1,)), Ref("x")), {}, "y"),
+        )
+    else:
+        calls = (Call(f"torch.linalg.{target}", (Ref("x"), *[Ref("x")] * (target == "solve")), {}, "y"),)
+    run = Referee(Program(("x",), calls, (Ref("y"),)), (x,)).float64
+    assert not run.problem
+    assert torch.equal(run.leaves[0][0], torch.eye(2).double())
+    assert run.leaves[0][1].isnan().any()
 
 
 def test_a_matrix_that_is_singular_in_float64_alone_takes_no_reference_from_the_rest() -> None:
