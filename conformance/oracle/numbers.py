@@ -166,10 +166,13 @@ def _floating(name: str, expected: Tensor, actual: Tensor, leaf: Leaf) -> Findin
     beyond = bad
     truth, note = reference_of(expected, leaf)
     if truth is None:
-        bad = bad & ~within_ulps(b, e, dtype, NO_REFERENCE_FACTOR * row.ulps, row.tiny)
+        narrow = leaf.rounded_to(expected)
+        row = tolerance(narrow, leaf.targets)
+        room = NO_REFERENCE_FACTOR * row.ulps
+        bad = bad & ~within_ulps(b, e, narrow, room, row.tiny)
         rule = f"wider tolerance: {note}"
         better = torch.zeros_like(bad)
-        bounds = Bounds(bound=NO_REFERENCE_FACTOR * row.ulps * ulp(e.abs(), dtype) + row.tiny, row=row, note=note)
+        bounds = Bounds(bound=room * ulp(e.abs(), narrow) + row.tiny, row=row, note=note)
     else:
         rule, truth, bad = _by_references(expected, actual, bad, truth, leaf)
         better = beyond & eager_is_further(b, e, truth.values)

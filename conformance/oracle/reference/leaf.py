@@ -56,6 +56,11 @@ class Leaf:
         """The dtype whose ULPs count."""
         return self.dtype or tensor.dtype
 
+    def rounded_to(self, tensor: Tensor) -> torch.dtype:
+        """The dtype whose ULPs count where there is no float64 run: what a step has rounded to, if that is narrower."""
+        own, rounded = self.dtype_of(tensor), self.referee.leaf_dtype(self.index)
+        return own if rounded is None or precision(own) <= precision(rounded) else rounded
+
     def other(self, run: ReferenceRun, like: Tensor) -> Tensor | None:
         """This leaf in another run, widened, if it is a tensor of the same shape and of the same kind of number."""
         if self.index >= len(run.leaves):

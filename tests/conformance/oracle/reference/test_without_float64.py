@@ -304,6 +304,16 @@ def test_every_op_has_a_float64_run(source: Any) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize(("ulps", "outcome"), [(2, "pass"), (1000, "mismatch")])
+def test_without_a_float64_run_a_number_has_the_ulps_of_what_it_was_rounded_to(ulps: int, outcome: str) -> None:
+    """Of two inputs that view one memory in two dtypes there is none."""
+    calls = (Call("torch.exp", (Ref("x"),), {}, "r0"), Call("torch.Tensor.double", (Ref("r0"),), {}, "r1"))
+    program = Program(("x", "bits"), calls, Ref("r1"))
+    x = torch.linspace(1, 2, 5)
+    off = 1 + ulps * torch.finfo(torch.float32).eps / 2
+    assert compare(program, lambda x, bits: x.exp().double() * off, x, x.view(torch.int32)).outcome == outcome
+
+
 @pytest.mark.parametrize("target", ["cholesky", "inv", "solve", "lu_solve"])
 def test_what_fails_in_float64_is_lost_of_that_matrix_alone(target: str) -> None:
     """LAPACK leaves numbers where it gave up."""
