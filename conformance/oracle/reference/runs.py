@@ -42,6 +42,7 @@ from torchstone.conformance.oracle.random.replay import RecordRng, ReplayRng
 from torchstone.conformance.oracle.reference.by_scipy import BySciPy
 from torchstone.conformance.oracle.reference.documented_formulas import ByDocumentedFormulas
 from torchstone.conformance.oracle.reference.dtype_defaults import RecordOperands
+from torchstone.conformance.oracle.reference.failed_factorizations import FailedFactorizations
 from torchstone.conformance.oracle.reference.limits import LimitsAtInfinity
 from torchstone.conformance.oracle.reference.other_kernels import InVectors, OneByOne
 from torchstone.conformance.oracle.reference.scatter import SEED, ElementByElement, Scatter, one_run
@@ -247,7 +248,7 @@ class Referee:
         # Eager's own runs come first: float64 is not its default.
         after = AlignPhases(self.factorizations) if self.factorizations else None
         perform = self.operands.told(getattr(mode, "perform", None)) if self.operands else None
-        with float64_by_default(), LimitsAtInfinity(), WithoutFloat64():
+        with float64_by_default(), LimitsAtInfinity(), FailedFactorizations(), WithoutFloat64():
             return self._run(program, args, mode, after, perform)
 
     @functools.cached_property

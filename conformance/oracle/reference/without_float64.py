@@ -10,9 +10,6 @@ it): it may decide what is computed.
 
 What is to be rounded to float8 stays at the end of its range. An operator that takes float64 but for some arguments
 is given these in float32.
-
-A factorization that fails in float64 alone does not end the run, as it did not end eager's: what it gives is NaN, and
-so is what follows from it. The other results of the program have their reference.
 """
 
 from __future__ import annotations
@@ -35,22 +32,10 @@ FORMULAS: Implementations[Formula] = Implementations(WITHOUT_FLOAT64)
 
 
 class WithoutFloat64(ComputingMode):
-    """Runs what is inside it with these operators by their formulas, and factorizations that may fail."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._factorized: dict[int, tuple[Any, ...]] = {}  # what a factorization gave, by the id of what says it failed
+    """Runs what is inside it with these operators by their formulas."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if func is torch.ops.aten._linalg_check_errors.default:
-            _lose(*self._factorized.get(id(args[0]), (args[0],)))
-            return None
-        results = self._run(func, args, dict(kwargs or {}))
-        if [result.name for result in schema_of(func).returns[-1:]] == ["info"]:
-            self._factorized[id(results[-1])] = results[::-1]
-        return results
-
-    def _run(self, func: Any, args: Any, given: dict[str, Any]) -> Any:
+        given = dict(kwargs or {})
         if FLOAT32_ARGUMENTS.holds(func):
             return _in_float32(func, args, given)
         formula = FORMULAS.of(func)
@@ -59,14 +44,6 @@ class WithoutFloat64(ComputingMode):
         out = given.pop("out", None)
         result = formula(*args, **given)
         return result if out is None else out.resize_(result.shape).copy_(result)
-
-
-def _lose(info: Tensor, *results: Tensor) -> None:
-    """Write NaN over what a factorization gave, of each matrix that it failed for."""
-    for result in results:
-        if result.is_floating_point() or result.is_complex():
-            failed = info.reshape(*info.shape, *[1] * (result.dim() - info.dim())) != 0
-            result.masked_fill_(failed, torch.nan)
 
 
 def _in_float32(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
