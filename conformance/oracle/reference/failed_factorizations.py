@@ -2,6 +2,9 @@
 
 They do not end the float64 run, as they did not end eager's. What such a factorization gives is NaN, and so is what
 follows from it: LAPACK leaves numbers where it gave up. The other results of the program have their reference.
+
+It is seen where PyTorch checks in a step of its own, after the factorization (``torch.linalg.inv``, ``solve``,
+``cholesky``, ...). A kernel that checks within itself (``eigh``, ``inv_ex`` with ``check_errors``) ends the run still.
 """
 
 from __future__ import annotations
